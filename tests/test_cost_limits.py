@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sizeup.closed_forms.cost import SymbolicCost
@@ -44,6 +45,16 @@ def test_a_rule_from_outside_that_gives_no_count_is_an_error(answer: Any, proble
             count(one_op("mine").freeze())
 
 
+@pytest.mark.parametrize("type_", [int, np.int64, np.uint64])
+def test_the_largest_count_is_the_same_for_all_integers(type_: Callable[[int], Any]) -> None:
+    with temporary_cost_rules():
+        op_rule("most")(lambda call: type_(2**62))
+        op_rule("more")(lambda call: type_(2**62 + 1))
+        assert count(one_op("most").freeze()).total_macs == 2**62
+        with pytest.raises(RuleError, match="does not fit 64 bits"):
+            count(one_op("more").freeze())
+
+
 def test_a_cost_cannot_be_made_with_negative_numbers() -> None:
     cost = count(one_op("matmul", contracted=(1,)).freeze())
     for column in ("macs", "elementwise", "params"):
@@ -76,6 +87,13 @@ def test_parameters_whose_sum_does_not_fit_64_bits_are_an_error() -> None:
         builder.tensor(f"w{place}", (2**54,), FLOAT, Constant("parameter"))
     with pytest.raises(InvalidGraph, match="parameters do not fit 64 bits"):
         count(builder.freeze())
+
+
+def test_the_most_parameters_are_counted() -> None:
+    builder = GraphBuilder()
+    for place in range(2**8):
+        builder.tensor(f"w{place}", (2**54,), FLOAT, Constant("parameter"))
+    assert count(builder.freeze()).total_params == 2**62
 
 
 def test_many_accesses_of_one_row_that_overflow_together_are_unknown() -> None:

@@ -113,6 +113,13 @@ def test_a_model_that_no_budget_names_is_an_error(folder: Path) -> None:
     assert re.search(r"no budget matches .*hello.*; patterns: 'models/mlperf\*'", result.error)
 
 
+def test_of_many_patterns_three_are_listed(tmp_path: Path) -> None:
+    for names, listed in (("abc", "'a', 'b', 'c'"), ("abcde", "'a', 'b', 'c' and 2 more")):
+        text = "".join(f'[[budget]]\nmodels = "{name}"\nmacs = 1\n' for name in names)
+        with pytest.raises(BudgetError, match=f"patterns: {listed}$"):
+            read_budgets(_write(tmp_path, text)).budgets_for(str(tmp_path / "other"))
+
+
 def test_models_that_are_named_are_checked_and_no_others(folder: Path) -> None:
     path = _write(folder, '[[budget]]\nmodels = "models/*"\nparams = "1 M"')
     result = sizeup.check_budgets(path, [str(folder / "models" / "tflm_hello_int8.tflite")])

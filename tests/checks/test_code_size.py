@@ -9,7 +9,7 @@ import pytest
 import sizeup
 from checks.boards import room_of
 from sizeup.checks import MemoryPart
-from sizeup.checks.code_size import _sizes
+from sizeup.checks.code_size import BUILD_NOTE, _sizes
 
 pytestmark = pytest.mark.extras
 
@@ -43,6 +43,14 @@ def test_code_of_all_operators_of_a_model_is_within_the_bounds(
 ) -> None:
     code = _code(shared / "models" / f"{model}.tflite", f"stm32f746/{kernels}")
     assert code.low_bytes <= linked <= (code.high_bytes or 0)
+
+
+def test_a_size_by_operators_is_that_of_a_build(shared: Path) -> None:
+    path = shared / "models" / "tflm_hello_int8.tflite"
+    for target, is_by_operators in (("stm32f746/tflm", True), ("rp2040/tflm", False)):
+        flash = room_of(path, target).flash
+        assert flash is not None
+        assert (BUILD_NOTE in flash.assumptions) is is_by_operators
 
 
 def test_an_operator_without_a_size_leaves_the_range_of_the_runtime(shared: Path) -> None:

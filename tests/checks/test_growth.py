@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from networks import FLOAT, three_convolutions
+from networks import FLOAT, three_convolutions, with_unknown
 from sizeup.checks import Limit, Needs, Subject
 from sizeup.checks.evaluate import Reference, growth_limits
 from sizeup.checks.limits import parse_share
@@ -55,6 +55,28 @@ def test_anything_is_too_much_growth_of_a_baseline_of_0() -> None:
         "a budget",
     )
     assert single.fits is False
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        (
+            Reference("baselines.json", {"params": 1}),
+            "baselines.json has no macs of this model; check --update-baselines adds it",
+        ),
+        (Reference("main", {"params": 1}, is_revision=True), "main has no macs of this model"),
+    ],
+)
+def test_growth_without_an_earlier_amount_is_undetermined(reference: Reference, reason: str) -> None:
+    (result,) = growth_limits(_SUBJECT, reference, {"macs": 0.1}, "a budget")
+    assert (result.fits, result.unknown) == (None, (reason,))
+
+
+def test_growth_of_an_amount_that_is_not_known_has_its_reason() -> None:
+    """An update of baselines would add no amount."""
+    subject = Subject(Needs(with_unknown(), count(with_unknown())))
+    (result,) = growth_limits(subject, Reference("baselines.json", {}), {"macs": 0.1}, "a budget")
+    assert (result.fits, result.unknown) == (None, ("2 operators are not counted",))
 
 
 @pytest.mark.parametrize("share", ["9" * 400 + "%", "1e3%", "inf%", "nan%", "-5%", "5", "%", 5, 0.05, True])

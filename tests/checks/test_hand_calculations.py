@@ -8,13 +8,15 @@ import pytest
 
 from networks import three_convolutions, with_unknown
 from sizeup import targets
-from sizeup.checks import MemoryFit, Needs, Subject, fit_memory
+from sizeup.checks import MEASURES, Limit, MemoryFit, Needs, Subject, fit_memory
 from sizeup.checks.board_memory import board_flash, board_ram
-from sizeup.checks.evaluate import LimitSpec, evaluate_limits
+from sizeup.checks.evaluate import LimitSpec, evaluate_limits, layer_limits
 from sizeup.checks.measures import _npu_arena
-from sizeup.checks.npu import NpuFit, npu_ram_parts
+from sizeup.checks.npu import NpuFit, _builds, dram_note, npu_ram_parts
 from sizeup.cost import count
+from sizeup.dtypes import precision
 from sizeup.graph import Graph
+from sizeup.latency import EnergyEstimate
 from sizeup.runtimes.vela import Compilation
 
 _WEIGHTS = 4 * (864 + 288 + 2048)  # bytes of the three convolutions
@@ -48,11 +50,121 @@ def test_weights_of_unknown_size_may_take_nothing(target: str) -> None:
     assert (bound.low_bytes, bound.high_bytes) == (0, exact.high_bytes)
 
 
+@pytest.mark.parametrize(("runtime", "copies"), [("torch-eager", 1), ("ort", 2)])
+def test_a_runtime_that_packs_weights_may_have_them_twice(runtime: str, copies: int) -> None:
+    weights = _fit(three_convolutions(), f"rpi5/{runtime}").ram.parts[0]
+    assert (weights.low_bytes, weights.high_bytes) == (_WEIGHTS, copies * _WEIGHTS)
+
+
 @pytest.mark.parametrize("target", ["rtx-4090/torch-eager", "rpi5/litert", "stm32f746/tflm"])
 def test_a_tensor_of_unknown_size_leaves_no_upper_bound(target: str) -> None:
     ram = _fit(with_unknown(), target).ram
     assert ram.high_bytes is None
     assert ram.fits is None
+
+
+@pytest.mark.parametrize(
+    ("kernels", "reason"), [((), ""), (("aten.lstm",), "the internal memory of aten.lstm is not known")]
+)
+@pytest.mark.parametrize("target", ["rtx-4090/torch-eager", "rpi5/torch-eager"])
+def test_internal_memory_of_kernels_that_is_not_known_leaves_no_upper_bound(
+    target: str, kernels: tuple[str, ...], reason: str
+) -> None:
+    needs = _needs(three_convolutions())
+    vars(needs)["usage"] = replace(needs.usage, unmodeled=kernels)
+    (part,) = (each for each in fit_memory(needs, targets.target(target)).ram.parts if each.name == "tensors")
+    assert part.basis.partition("; ")[2] == reason
+    assert (part.high_bytes is None) is bool(kernels)
+    peak = MEASURES["peak"].compute(Subject(needs))
+    assert (peak.least, peak.most) == ((128 + 256) << 10, None if kernels else (128 + 256) << 10)
+    assert peak.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_upper_bound", "bounds", "reason"),
+    [
+        (1.0, 3.0, False, (1.0, 3.0), ""),
+        (1.0, 3.0, True, (0.0, 3.0), ""),  # the design power is the most that a device takes
+        (1.0, None, False, (1.0, None), "the energy of unknown operators is missing"),
+        (1.0, None, True, (0.0, None), "the energy of unknown operators is missing"),
+        (None, None, False, (0.0, None), "no prediction interval is known"),
+    ],
+)
+def test_energy_is_bounded_by_its_interval(
+    low: float | None,
+    high: float | None,
+    is_upper_bound: bool,
+    bounds: tuple[float, float | None],
+    reason: str,
+) -> None:
+    subject = Subject(_needs(three_convolutions()), targets.target("rpi5/litert"))
+    vars(subject)["energy"] = EnergyEstimate(2.0, low, high, "typical power", is_upper_bound, "a test")
+    amount = MEASURES["energy"].compute(subject)
+    assert (amount.least, amount.most) == bounds
+    assert (amount.expected, amount.reason) == (2.0, reason)
+
+
+def test_energy_of_an_unknown_operator_leaves_the_verdict_undetermined() -> None:
+    subject = Subject(_needs(with_unknown()), targets.target("rtx-4090/torch-eager"))
+    assert evaluate_limits(subject, LimitSpec({"energy": 1e9}))[-1].fits is None
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("rpi5/ort", "the latency has no prediction interval"),
+        ("stm32f401/tflm", "the power of STM32F401RE is not known"),
+    ],
+)
+def test_the_reason_is_what_the_energy_lacks(target: str, reason: str) -> None:
+    assert Subject(_needs(three_convolutions()), targets.target(target)).energy == reason
+
+
+@pytest.mark.parametrize(("low", "least"), [(1.0, 1.0), (None, 2.0)])
+def test_a_latency_in_external_ram_is_a_lower_bound(low: float | None, least: float) -> None:
+    subject = Subject(_needs(three_convolutions()), targets.target("rpi5/litert"))
+    fit = subject.memory_fit
+    assert fit is not None
+    assert not isinstance(subject.estimate, str)
+    estimate = replace(subject.estimate, seconds=2.0, low=low, high=3.0)
+    vars(subject).update(estimate=estimate, memory_fit=replace(fit, ram=replace(fit.ram, is_external=True)))
+    amount = MEASURES["latency"].compute(subject)
+    assert (amount.least, amount.most) == (least, None)
+
+
+def test_a_latency_names_the_operators_that_take_longest() -> None:
+    subject = Subject(_needs(three_convolutions()), targets.target("rpi5/litert"))
+    limit = evaluate_limits(subject, LimitSpec({"latency": 1.0}))[-1]
+    amounts = [each.amount for each in limit.largest]
+    names = {each.name for each in limit.largest}
+    assert names == {"stem.conv.out", "body.depthwise.out", "body.pointwise.out"}
+    assert amounts == sorted(amounts, reverse=True)
+    assert 0 < sum(amounts) <= (limit.need or 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "measure", "fits", "unknown"),
+    [
+        ("stem.conv", "macs", True, ()),
+        ("mylib.fancy", "macs", None, ("no cost rule for mylib.fancy",)),
+        ("mylib.fancy", "params", True, ()),
+        # The relu has an output of unknown size.
+        ("stem.conv", "memory", None, ("the size of 1 tensor depends on data",)),
+    ],
+)
+def test_a_limit_of_layers_is_undetermined_if_their_cost_is(
+    pattern: str, measure: str, fits: bool | None, unknown: tuple[str, ...]
+) -> None:
+    (limit,) = layer_limits(Subject(_needs(with_unknown())), {pattern: {measure: 1e9}}, "a budget")
+    assert (limit.fits, limit.unknown) == (fits, unknown)
+
+
+@pytest.mark.parametrize(
+    ("need", "is_near"), [(79.0, False), (80.5, True), (90.0, True), (90.5, True), (100.5, False)]
+)
+def test_a_limit_is_near_if_less_than_a_tenth_is_left_besides_the_reserve(need: float, is_near: bool) -> None:
+    """Of 100 B, other software may take 10: from 90 B, it is undetermined, above 100 B it does not fit."""
+    assert Limit("ram", "bytes", 100, need, need, reserve=10).is_near is is_near
 
 
 def test_what_depends_on_the_size_of_an_unsized_input_has_no_upper_bound() -> None:
@@ -77,9 +189,14 @@ _COMPILED = Compilation(
         (NpuFit("u55", reason="Vela is not installed"), [], (None, None)),
         # Of the compiled file's arena, Vela reports 1,000 B.
         (NpuFit("u55", _COMPILED, arena=(900, 1_500)), [(1_000, 1_000), (0, 500)], (900, 1_500)),
-        (NpuFit("u55", _COMPILED), [(1_000, 1_000), (0, None)], (None, None)),
+        (
+            NpuFit("u55", _COMPILED, arena_unknown_reason="it is in DRAM"),
+            [(1_000, 1_000), (0, None)],
+            (None, None),
+        ),
         (NpuFit("u55", is_compiled_file=True, arena=(900, 1_500)), [(900, 1_500)], (900, 1_500)),
         (NpuFit("u55", is_compiled_file=True), [(0, None)], (None, None)),
+        (NpuFit("u55", replace(_COMPILED, npu_ops=0)), [], (None, None)),  # all operators are left to the CPU
     ],
 )
 def test_the_arena_of_an_npu_is_not_counted_twice(
@@ -88,6 +205,47 @@ def test_the_arena_of_an_npu_is_not_counted_twice(
     assert [(part.low_bytes, part.high_bytes) for part in npu_ram_parts(npu)] == parts
     amount = _npu_arena(npu)
     assert (amount.least, amount.most) == arena
+    assert amount.reason == (npu.reason or npu.arena_unknown_reason)
+
+
+@pytest.mark.parametrize(
+    ("target", "builds"),
+    [
+        # Enumerations of Arm cores take one byte, and a Cortex-M55 has Helium (MVE).
+        ("alif-e7-dk/tflm-ethos-u", {(1, "reference", ""), (1, "cmsis-nn", "mve")}),
+        (
+            "ethos-u55-128",
+            {(4, "reference", ""), (4, "cmsis-nn", ""), (4, "cmsis-nn", "dsp"), (4, "cmsis-nn", "mve")},
+        ),
+    ],
+)
+def test_the_interpreter_is_that_of_the_core_next_to_the_npu(
+    target: str, builds: set[tuple[int, str, str]]
+) -> None:
+    known = list(_builds(targets.target(target)))
+    assert {(build.enum_bytes, build.kernels, build.vectors) for build in known} == builds
+    assert all(build.has_ethos_u for build in known)
+
+
+@pytest.mark.parametrize(("target", "scratch"), [("stm32f746", 640), ("apollo510", 4_816)])
+def test_scratch_of_a_depthwise_convolution_follows_the_vector_instructions(
+    target: str, scratch: int
+) -> None:
+    """9 taps take 16 numbers, in two columns of 16 bits: 64 B, and 288 weights of 16 bits: 640 B.
+
+    With Helium, four copies of 124 channels of 9 taps and 288 weights of 8 bits: 64 + 4,464 + 288 B.
+    """
+    graph = three_convolutions()
+    ops = [replace(op, attrs={**op.attrs, "groups": 32}) if "depth" in op.scope else op for op in graph.ops]
+    graph = replace(graph, ops=tuple(ops))
+    needs = Needs(graph, count(graph), precision("int8"))
+    assert needs.scratch_bytes(targets.target(f"{target}/tflm-cmsis-nn")) == scratch
+
+
+def test_dram_of_an_npu_with_its_own_sram_is_stated_and_not_checked() -> None:
+    assert (dram_note(NpuFit("u55")), dram_note(NpuFit("u55", _COMPILED))) == ("", "")
+    compiled = replace(_COMPILED, memory_mode="Dedicated_Sram", memory_bytes={"sram": 1_000, "dram": 2_048})
+    assert dram_note(NpuFit("u65", compiled)).endswith("which is not checked: 2.00 KiB (Vela)")
 
 
 def test_external_flash_counts_only_for_what_exceeds_the_chip() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,6 +124,28 @@ def test_kernels_take_a_place_in_all_64_weight_memories() -> None:
 def test_outputs_of_the_first_eight_layers_can_be_streamed() -> None:
     needs = [_fit(_network(layers, 8), "max78000/ai8x").ram.low_bytes for layers in (8, 9)]
     assert needs == [0, 4 * 4 * 8]
+
+
+def test_shapes_that_are_not_known_count_as_one_channel_and_no_bytes() -> None:
+    graph = _network(9)
+    known = graph.inputs[0]
+    tensors = [
+        tensor if tensor.data is not None or index == known else replace(tensor, shape=None)
+        for index, tensor in enumerate(graph.tensors)
+    ]
+    fit = _fit(replace(graph, tensors=tuple(tensors)), "max78000/ai8x")
+    assert fit.ram.low_bytes == 0
+    assert fit.weight_memory is not None
+    # 9 layers of 8 x 8 kernels are stored; the place of an output channel in all memories takes 64 kernels.
+    assert fit.weight_memory.low_bytes == max(9 * 8 * 8 * 9, 9 * 64 * 9)
+
+
+def test_a_vector_has_as_many_channels_as_elements() -> None:
+    builder = GraphBuilder("network", format="tflite")
+    x, y = builder.input("x", (1, 1025), _BYTE), builder.tensor("y", (1, 8), _BYTE)
+    weights = builder.tensor("w", (8, 1025), _BYTE, Constant("parameter"))
+    builder.op("matmul", [x, weights], [y], {"contracted": (1,)}, source="FULLY_CONNECTED")
+    assert "more than 1024 channels" in (_fit(builder.freeze(), "max78000/ai8x").unsupported_reason or "")
 
 
 def test_channels_and_sides_of_an_onnx_model_are_those_of_its_layout() -> None:

@@ -10,10 +10,19 @@ import pytest
 
 import sizeup
 from networks import three_convolutions
-from sizeup import targets
+from sizeup import latency, targets
 from sizeup.checks import MemoryFit, Needs
 from sizeup.checks.limits import MemoryNeed, MemoryPart
-from sizeup.checks.ranking import BoardFit, Reason, _best, _memory_fit, _with_verdict
+from sizeup.checks.ranking import (
+    BoardFit,
+    Reason,
+    _best,
+    _memory_fit,
+    _memory_reasons,
+    _with_latency,
+    _with_verdict,
+    rank_boards,
+)
 from sizeup.cli import main
 from sizeup.cost import count
 from sizeup.render.console.ranking import latency_text
@@ -57,6 +66,31 @@ def test_reference_kernels_count_only_if_no_other_runtime_can_hold_the_model() -
     assert (verdict.fits, verdict.target.runtime.name) == (False, "tflm")
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "bounds"),
+    [(1.0, 3.0, (1.0, 3.0, 2.0)), (1.0, None, (1.0, None, None)), (None, None, (2.0, None, None))],
+)
+def test_a_latency_without_an_interval_is_a_lower_bound(
+    low: float | None, high: float | None, bounds: tuple[float | None, ...]
+) -> None:
+    cost = count(three_convolutions())
+    estimate = replace(latency.estimate(cost, targets.target("rpi5/litert")), seconds=2.0, low=low, high=high)
+    timed = _with_latency(row("tflm", None), estimate)
+    assert (timed.low_seconds, timed.high_seconds, timed.seconds) == bounds
+
+
+def test_a_reason_has_the_need_and_what_is_usable() -> None:
+    """Of 50 to 200 B and 200 B, on boards of 100 B."""
+    too_large = MemoryFit(replace(RAM, parts=(MemoryPart("arena", 200, 300, "a test"),)), None)
+    assert _memory_reasons(too_large) == (Reason("RAM", "at least 200 B needed, 100 B usable"),)
+    assert _memory_reasons(UNDETERMINED) == (Reason("RAM", "50 B to 200 B needed, 100 B usable"),)
+    reserved = MemoryFit(
+        replace(RAM, parts=(MemoryPart("arena", 50, None, "a test"),), reserve_bytes=9), None
+    )
+    text = "50 B to an unknown amount needed, 100 B usable, 9 B reserved"
+    assert _memory_reasons(reserved) == (Reason("RAM", text),)
+
+
 def test_of_lower_bounds_the_shortest_counts_and_before_an_unknown_latency() -> None:
     rows = row("tflm-cmsis-nn", None), row("microtvm", 0.02), row("tflm-cmsis-nn", 0.01)
     assert best(None, *rows).low_seconds == 0.01
@@ -74,6 +108,14 @@ def test_the_application_takes_ram_in_place_of_the_reserve_and_no_flash() -> Non
         assert (fit.ram.limit_bytes, fit.ram.reserve_bytes) == (limit, reserved)
         assert fit.flash is not None
         assert fit.flash.reserve_bytes == 20_000
+
+
+@pytest.mark.parametrize(("board", "runtime"), [("nano33ble", "microtvm"), ("alif-e7-dk", "tflm-cmsis-nn")])
+def test_runtimes_that_read_the_file_count_or_all_if_none_does(board: str, runtime: str) -> None:
+    """microTVM reads ONNX files, TFLite Micro does not."""
+    graph = replace(three_convolutions(), format="onnx")
+    (fit,) = rank_boards(Needs(graph, count(graph)), targets.boards(board))
+    assert fit.target.runtime.name == runtime
 
 
 def test_a_limit_within_the_interval_is_undetermined() -> None:

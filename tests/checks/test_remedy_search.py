@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from sizeup.checks import Limit, Needs, Subject, remedy_search
 from sizeup.checks.evaluate import LimitSpec, evaluate_limits
 from sizeup.checks.remedy_case import Case, Change, Origin, Remedy
-from sizeup.checks.remedy_search import _notes, input_remedies, rewrite_remedies
+from sizeup.checks.remedy_search import _notes, _runtime, input_remedies, remedies, rewrite_remedies
 from sizeup.cost import count
 from sizeup.dtypes import dtype
 from sizeup.graph import Constant, Graph, GraphBuilder, Shape
@@ -63,6 +64,20 @@ def test_a_smaller_input_is_the_largest_that_fits(shape: Shape, most: int, small
     assert remedy.command == f"sizeup check net.onnx --macs {most} --input x:{smaller} --input y:2"
 
 
+def test_a_smaller_input_of_code_replaces_the_first_by_position() -> None:
+    def load(shape: Shape) -> Graph:
+        return replace(_pointwise(shape), format="torch")
+
+    subject = Subject(Needs(load((1, 3, 96, 96)), count(_pointwise((1, 3, 96, 96)))))
+    spec = LimitSpec({"macs": 3 * 64 * 64})
+    origin = Origin(
+        "net.py:net", load_at=load, input_options=("1x3x96x96", "1x5", "1x7"), limit_options="--macs 1"
+    )
+    case = Case(subject, evaluate_limits(subject, spec), origin, lambda each: evaluate_limits(each, spec))
+    (remedy,) = input_remedies(case)
+    assert remedy.command == "sizeup check net.py:net --macs 1 --input 1x3x64x64 --input 1x5 --input 1x7"
+
+
 _LARGE = (1, 3, 4096, 4096)  # 50.3 million MACs
 _ABSENT = Library("a runtime", "there_is_no_such_module", "package", "extra")
 _INSTALLED = _ABSENT._replace(module="sys")
@@ -77,6 +92,7 @@ def _rewritten(
     outcomes: dict[str, Remedy],
     shape: Shape = (1, 3, 8, 8),
     library: Library = _INSTALLED,
+    limit: str = "ram",
 ) -> tuple[list[Remedy], list[OptimizeOptions]]:
     """The remedies if a search with these flags has these outcomes, and the options of all searches."""
     options: list[OptimizeOptions] = []
@@ -88,7 +104,7 @@ def _rewritten(
     monkeypatch.setattr(remedy_search, "_optimize_remedy", optimized)
     monkeypatch.setattr(remedy_search, "_runtime", lambda file: library)
     subject = Subject(Needs(_pointwise(shape), count(_pointwise(shape))))
-    limits = (Limit("ram", "bytes", 50, 99, 99),)
+    limits = (Limit(limit, "bytes", 50, 99, 99),)
     case = Case(subject, limits, Origin("net.tflite", Path("net.tflite")), lambda each: limits)
     return list(rewrite_remedies(case, 1.0)), options
 
@@ -111,6 +127,33 @@ def test_further_changes_are_proposed_only_if_others_do_not_suffice(
     assert _rewritten(monkeypatch, outcomes)[0] == [outcomes[name] for name in names]
 
 
+def test_schedules_are_searched_then_overlaps_then_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, options = _rewritten(monkeypatch, {})
+    assert [(each.overlap, each.split) for each in options] == [
+        (False, False),
+        (True, False),
+        (False, True),
+        (True, True),
+    ]
+
+
+def test_weights_that_exceed_the_flash_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = _remedy(True, 40)
+    flags = "--no-reorder --no-plan --cluster 16 --pack"
+    remedies, (options,) = _rewritten(monkeypatch, {flags: packed}, limit="flash")
+    assert remedies == [packed]
+    assert (options.reorder, options.plan, options.cluster, options.pack) == (False, False, 16, True)
+    assert _rewritten(monkeypatch, {}, limit="flash")[0] == []
+
+
+def test_remedies_that_fit_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [_remedy(False, 70), _remedy(None, 60), _remedy(True, 40)]
+    monkeypatch.setattr(remedy_search, "rewrite_remedies", lambda case, seconds: found)
+    subject = Subject(Needs(_pointwise((1, 3, 8, 8)), count(_pointwise((1, 3, 8, 8)))))
+    limits = (Limit("macs", "count", 1, 2, 2),)
+    assert remedies(Case(subject, limits, Origin("net"), lambda each: limits)) == (found[2], *found[:2])
+
+
 @pytest.mark.parametrize(
     ("shape", "library", "verify"),
     [
@@ -124,6 +167,11 @@ def test_a_file_is_verified_if_its_runtime_is_installed_and_it_is_small(
 ) -> None:
     _, options = _rewritten(monkeypatch, {}, shape, library)
     assert {each.verify for each in options} == {verify}
+
+
+def test_a_file_is_verified_by_the_runtime_of_its_format() -> None:
+    assert _runtime(Path("net.TFLITE")).title == "TFLite Micro"
+    assert _runtime(Path("net.onnx")).title == "ONNX Runtime"
 
 
 def test_notes_are_what_a_rewritten_file_costs() -> None:

@@ -61,6 +61,12 @@ def test_activations_may_be_spread_over_banks_but_not_beyond_them(shared: Path) 
     )
 
 
+def test_a_single_bank_is_not_split(shared: Path) -> None:
+    low = room_of(_model(shared), "stm32h747/stedgeai").ram.low_bytes
+    ram = room_of(_model(shared), board("stm32h747/stedgeai", ram=low)).ram
+    assert [part.name for part in ram.parts] == ["tensors", "runtime"]
+
+
 def test_given_ram_is_one_bank(shared: Path) -> None:
     assert (
         fit_memory(needs(_model(shared)), sizeup.target("stm32h747/stedgeai"), ram=30 * _KIB).ram.fits
@@ -73,6 +79,8 @@ def test_the_npu_of_an_stm32n6_has_a_lower_bound_only(shared: Path) -> None:
     assert fit.ram.high_bytes is None
     assert fit.ram.fits is None
     assert fit.ram.low_bytes == 36 * _KIB  # 48 x 48 x 16 between the first two pointwise convolutions
+    assert fit.flash is not None
+    assert (fit.flash.parts[0].name, fit.flash.parts[0].low_bytes) == ("model", 0)
     small = board("stm32n657/stedgeai", ram=36 * _KIB - 1)
     assert room_of(_model(shared), small).ram.fits is False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ import sizeup
 from cli.running import Run
 from sizeup.api.check_llm import check_language_model
 from sizeup.checks.language_models import ServingCheck
-from sizeup.checks.serving_remedies import serving_remedies
-from sizeup.language_models.clusters import is_cluster
+from sizeup.checks.serving_remedies import _larger_clusters, serving_remedies
+from sizeup.language_models.clusters import cluster, is_cluster
 
 # Llama-3.1-8B: 16.06 GB of bf16 weights, 131,072 bytes of cache per token.
 LLAMA = {
@@ -114,6 +115,14 @@ def test_replicas_share_the_sequences(config: Path, layout: str, each: int) -> N
     assert cache.low_bytes == each * 1024 * 32 * 8 * 128 * 2 * 2 // (2 if layout == "tp2" else 1)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
+def test_no_part_of_the_memory_is_negative(config: Path, engine: str) -> None:
+    """The driver of an H100 takes 0.4 to 1.3 % of its memory, SGLang's buffers are outside of its share."""
+    for part in ServingCheck(str(config), f"h100/{engine}").limit.parts:
+        assert part.high_bytes is not None
+        assert 0 <= part.low_bytes <= part.high_bytes, part
+
+
 @pytest.mark.parametrize("target", ["8xh100", "2x8xh100/vllm", "dgx-h100", "h100/sglang", "DGX-B200/vllm"])
 def test_clusters_are_recognized(target: str) -> None:
     assert is_cluster(target)
@@ -194,6 +203,66 @@ def test_more_gpus_are_the_fewest(config: Path) -> None:
     for fewer in range(1, count):
         serving = sizeup.llm(config, target=f"{fewer}xl4/vllm", input=32_000, concurrency=16)
         assert all(row.fits != "yes" for row in serving.layouts(20)), fewer
+
+
+def test_another_layout_holds_answers_that_are_longer_than_prompts(config: Path) -> None:
+    """4 caches of 4.1 GB: two beside all weights (16.1 GB) exceed 24 GiB, half of four beside half do not."""
+    check = ServingCheck(str(config), "2xl4/vllm", 1_000, 30_000, 4, layout="tp1")
+    assert check.fits is False
+    remedy = serving_remedies(check)[0]
+    assert remedy.description in ("layout tp2", "layout pp2")
+    (change,) = remedy.changes
+    assert (change.name, change.before, change.fits) == ("ram", check.limit.need, True)
+    assert change.after <= (check.limit.maximum or 0) < change.before
+
+
+def test_prompts_may_be_shortened_to_one_token(config: Path) -> None:
+    context = ServingCheck(str(config), "l4/vllm").deployment.gpus[0].capacity_low.max_context(1)
+    for answer, tokens in ((context - 1, ["prompts of at most 1 token"]), (context, [])):
+        check = ServingCheck(str(config), "l4/vllm", 10_000, answer)
+        described = [remedy.description for remedy in serving_remedies(check)]
+        assert [text for text in described if text.startswith("prompts")] == tokens
+
+
+def test_without_an_interval_only_expected_times_meet_a_limit(config: Path) -> None:
+    check = ServingCheck(str(config), "2xh100/sglang", tpot=1.0)
+    assert (check.fits, replace(check, expected=True).fits) == (None, True)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_without_memory_for_a_cache_buffers_are_those_that_count_in_the_share(
+    config: Path, engine: str
+) -> None:
+    """16.1 GB of weights leave nothing of 16 GiB; the share of SGLang has no activations and graphs."""
+    check = ServingCheck(str(config), f"t4/{engine}")
+    gpu = check.deployment.gpus[0]
+    assert gpu.cache.high == 0
+    buffers = [gpu.context, gpu.communication]
+    if engine == "vllm":
+        buffers += [gpu.activations, gpu.graphs]
+    part = check.limit.parts[1]
+    assert (part.low_bytes, part.high_bytes) == (sum(b.low for b in buffers), sum(b.high for b in buffers))
+
+
+def test_nothing_helps_if_times_are_unknown(config: Path) -> None:
+    """The bandwidth or arithmetic of a Tesla P4 is not in the catalog."""
+    check = ServingCheck(str(config), "4xp4/vllm", 1_000, 24, tpot=1.0)
+    assert (check.times, check.fits, serving_remedies(check)) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("target", "in_one_node", "texts"),
+    [
+        ("6xh100", 2, ["7xh100-sxm", "8xh100-sxm", *(f"{nodes}x8xh100-sxm" for nodes in range(2, 129))]),
+        ("254x4xh100", 0, ["255x4xh100-sxm", "256x4xh100-sxm"]),
+    ],
+)
+def test_at_most_1024_devices_are_tried_one_node_first(
+    target: str, in_one_node: int, texts: list[str]
+) -> None:
+    machines = cluster(target)[0]
+    assert list(_larger_clusters(machines, True)) == texts
+    assert list(_larger_clusters(machines, False)) == texts[:in_one_node]
 
 
 @pytest.mark.parametrize("expected", [False, True])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sizeup
-from networks import three_convolutions
+from networks import three_convolutions, with_unknown
 from sizeup.render.console.columns import table_text
 from sizeup.render.console.latency import latency_lines
 from sizeup.results.report import details_of
@@ -23,6 +23,22 @@ def text_of(format: str, target: str) -> str:
 def test_data_sheet_counts_all_cores_and_says_so() -> None:
     assert "on rpi5/ort, all 4 cores" in text_of("onnx", "rpi5/ort")
     assert "core" not in text_of("torch", "rtx4090").partition("\n")[0]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_energy_is_at_most_that_at_the_design_power_if_all_operators_have_a_latency(
+    is_known: bool, tmp_path: Path
+) -> None:
+    graph = three_convolutions() if is_known else with_unknown()
+    report = sizeup.analyze(graph, target="rtx-4090/torch-eager")
+    for name in ("report.md", "report.html"):
+        report.save(tmp_path / name)
+        text = (tmp_path / name).read_text("utf-8")
+        _, _, energy = text.partition("| energy |" if name.endswith("md") else "<dt>Energy</dt>")
+        line = energy.partition("from the design power")[0]
+        assert line
+        assert ("at most" in line) is is_known
+        assert ("without operators of unknown latency" in line) is not is_known
 
 
 def test_fit_says_on_how_many_threads_it_was_measured() -> None:

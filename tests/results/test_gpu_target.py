@@ -68,3 +68,14 @@ def test_a_check_adds_segments_and_context(convolution: Graph) -> None:
     assert check.limits[0].need_high == 22 * MIB + high
     assert any("cuDNN" in text for text in check.limits[0].assumptions)
     assert [item.name for item in check.peak_tensors] == ["x", "y"]
+
+
+def test_a_result_in_the_storage_of_its_input_takes_no_memory_on_a_gpu() -> None:
+    builder, numbers = GraphBuilder("in place", "torch"), dtype("float32")
+    x, y = builder.input("x", (MIB,), numbers), builder.tensor("y", (MIB,), numbers)
+    builder.op("relu", [x], [y], source="aten.relu_")
+    builder.outputs.append(y)
+    for run, peak in ((RecordedRun((0, 0), (0,)), 4 * MIB), (RecordedRun((0, 1), (0, 0)), 8 * MIB)):
+        builder.run = run
+        (limit,) = sizeup.check(builder.freeze(), "rtx-3090", remedies=False).limits
+        assert {part.name: part.low_bytes for part in limit.parts}["tensors"] == peak

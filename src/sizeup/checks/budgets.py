@@ -10,7 +10,7 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -57,12 +57,12 @@ class Budget:
     limits: Mapping[str, float]
     growth: Mapping[str, float]
     layers: Mapping[str, Mapping[str, float]]
-    baseline: str = ""
-    target: str | None = None
-    precision: str | None = None
-    bind: Mapping[str, int] = field(default_factory=dict)
-    expected: bool = False
-    strict: bool = False
+    baseline: str
+    target: str | None
+    precision: str | None
+    bind: Mapping[str, int]
+    expected: bool
+    strict: bool
 
 
 @dataclass(frozen=True)

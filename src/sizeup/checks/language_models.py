@@ -175,10 +175,13 @@ def _stage_limit(deployment: Deployment, gpu: GpuMemory, sequences: int) -> Limi
     high = gpu.usable_bytes - gpu.cache.low - held if gpu.cache.low else buffers.high
     least = _cache_bytes(gpu.capacity_high, gpu.cache.high, each, context)
     most = _cache_bytes(gpu.capacity_low, gpu.cache.low, each, context)
+    # The limit assumes the expected driver memory: if that is less, the cache may have more than is left.
     parts = (
         MemoryPart("weights", held, held, "the configuration"),
-        MemoryPart("buffers", low, high, f"{deployment.engine.title}: activations, graphs, communication"),
-        MemoryPart("cache", least, most, f"{each:,} sequences of {context:,} tokens"),
+        MemoryPart(
+            "buffers", max(low, 0), high, f"{deployment.engine.title}: activations, graphs, communication"
+        ),
+        MemoryPart("cache", least, most, f"{units.plural(each, 'sequence')} of {context:,} tokens"),
     )
     source = f"{deployment.engine.title} on {deployment.cluster.device.title}"
     need_low, need_high = held + low + least, held + high + most

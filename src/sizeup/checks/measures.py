@@ -171,10 +171,14 @@ def _energy(subject: Subject) -> Amount:
     energy = subject.energy
     if isinstance(energy, str):
         return Amount(None, None, None, energy)
-    if energy.low is None or energy.high is None:
-        reason = "no prediction interval is known"
-        return Amount(0.0, energy.joules if energy.is_upper_bound else None, energy.joules, reason)
-    return Amount(0.0 if energy.is_upper_bound else energy.low, energy.high, energy.joules)
+    least = 0.0 if energy.low is None or energy.is_upper_bound else energy.low
+    reason = ""
+    if energy.high is None:
+        is_known = energy.low is not None
+        reason = (
+            "the energy of unknown operators is missing" if is_known else "no prediction interval is known"
+        )
+    return Amount(least, energy.high, energy.joules, reason)
 
 
 _ALL = (
@@ -191,7 +195,7 @@ _ALL = (
 MEASURES = {measure.name: measure for measure in _ALL}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Subject:
     """A model at a precision on a target; `ram_bytes` and `flash_bytes` override its memory sizes."""
 
@@ -244,8 +248,13 @@ class Subject:
         if isinstance(self.estimate, str):
             return self.estimate
         energy = latency.energy(self.estimate)
+        if energy is not None:
+            return energy
         assert self.target is not None
-        return f"the power of {self.target.device.title} is not known" if energy is None else energy
+        device = self.target.device
+        if self.estimate.low is None and (device.power or device.energy):
+            return "the latency has no prediction interval"
+        return f"the power of {device.title} is not known"
 
     @cached_property
     def peak_tensors(self) -> tuple[Contribution, ...]:

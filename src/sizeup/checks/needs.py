@@ -214,10 +214,9 @@ class Needs:
     def _esp_nn_bytes(self, chip: Chip, graphs: tuple[Graph, ...]) -> int:
         """The scratch of ESP-NN, or what the arena grows by if that is more: requests take space too."""
         builds = (FIRMWARE, replace(FIRMWARE, kernels="esp-nn", chip=chip))
-        plain, planned = map(self._arena_of, builds)
-        grown = 0
-        if plain is not None and planned is not None:
-            grown = (planned.arena_bytes(32) or 0) - (plain.arena_bytes(32) or 0)
+        arenas = map(self._arena_of, builds)
+        plain, planned = (None if arena is None else arena.arena_bytes(32) for arena in arenas)
+        grown = 0 if plain is None or planned is None else planned - plain
         return max(largest_scratch_bytes(graphs, chip), grown)
 
     def npu(self, target: Target) -> NpuFit:

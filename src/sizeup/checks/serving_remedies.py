@@ -15,6 +15,7 @@ from sizeup.language_models.clusters import Cluster, shipped_clusters
 from sizeup.language_models.deployment import cache_precision
 from sizeup.language_models.layout_costs import evaluate
 from sizeup.language_models.layouts import Layout, enumerate_layouts
+from sizeup.units import plural
 
 _CANDIDATES = 8  # layouts that are tried, those of least memory first
 _MOST_DEVICES = 1024  # that a remedy proposes
@@ -69,7 +70,7 @@ def _fewer_sequences(check: ServingCheck) -> Iterator[_Candidate]:
             most = middle - 1
     if 1 <= least < check.concurrency:
         changed = replace(check, concurrency=least)
-        yield from _if_it_fits(changed, f"at most {least:,} concurrent sequences")
+        yield from _if_it_fits(changed, f"at most {plural(least, 'concurrent sequence')}")
 
 
 def _shorter_prompts(check: ServingCheck) -> Iterator[_Candidate]:
@@ -78,7 +79,7 @@ def _shorter_prompts(check: ServingCheck) -> Iterator[_Candidate]:
     context = min(gpu.capacity_low.max_context(each) for gpu in deployment.gpus)
     tokens = context - check.output
     if 1 <= tokens < check.input:
-        yield from _if_it_fits(replace(check, input=tokens), f"prompts of at most {tokens:,} tokens")
+        yield from _if_it_fits(replace(check, input=tokens), f"prompts of at most {plural(tokens, 'token')}")
 
 
 def _precisions(check: ServingCheck) -> Iterator[_Candidate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from micro_kernels import Case, Sizes, Value, convolution
 from sizeup.checks import Needs, fit_memory
 from sizeup.cost import count
 from sizeup.formats import load
+from sizeup.memory import tflm_arena
 from sizeup.memory.tflm.esp_nn import largest_scratch_bytes, scratch_bytes
-from sizeup.memory.tflm.layout import Chip
+from sizeup.memory.tflm.layout import FIRMWARE, Chip
 from sizeup.memory.tflm.subgraphs import subgraphs
 
 pytestmark = pytest.mark.extras
@@ -107,3 +109,21 @@ def test_a_check_uses_the_largest_of_them(shared: Path, device: str, most: int) 
     graph = load(shared / "models" / "te_persondet.tflite")
     fit = fit_memory(Needs(graph, count(graph)), sizeup.target(f"{device}/tflm-esp-nn"))
     assert {part.name: part.high_bytes for part in fit.ram.parts}["scratch"] == most
+
+
+def test_a_check_covers_the_requests_that_the_arena_grows_by(shared: Path) -> None:
+    """A softmax over two classes requests 8 B; the request and its handle take more than this scratch."""
+    graph = load(shared / "models" / "tflm_keyword_scrambled_8bit.tflite")
+    reference, planned = (
+        tflm_arena(graph, build, is_file=True) for build in (FIRMWARE, replace(FIRMWARE, kernels="esp-nn"))
+    )
+    assert reference is not None
+    assert planned is not None
+    grown = (planned.arena_bytes(32) or 0) - (reference.arena_bytes(32) or 0)
+    assert grown > 16
+    assert Needs(graph, count(graph)).scratch_bytes(sizeup.target("esp32-s3/tflm-esp-nn")) == grown
+
+
+def test_an_arena_that_is_not_known_adds_no_scratch(shared: Path) -> None:
+    graph = load(shared / "models" / "tflm_person_detect_vela.tflite")  # one custom operator
+    assert Needs(graph, count(graph)).scratch_bytes(sizeup.target("esp32-s3/tflm-esp-nn")) == 0

@@ -116,9 +116,11 @@ def _limits(limits: Mapping[Bound, LimiterShare]) -> str:
 
 
 def _energy(spent: EnergyEstimate) -> str:
-    text = f"{'at most ' if spent.is_upper_bound else ''}{units.joules(spent.joules)}"
-    if spent.low is not None and spent.high is not None:
+    text = units.joules(spent.joules)
+    if spent.low is not None and spent.high is None:
+        text += " without operators of unknown latency"
+    elif spent.low is not None and spent.high is not None:
         low, high = units.joules(spent.low), units.joules(spent.high)
-        expected = f"at most {high}, {units.joules(spent.joules)} at the expected latency"
+        expected = f"at most {high}, {text} at the expected latency"
         text = expected if spent.is_upper_bound else f"{text} (90 % interval {low} to {high})"
     return f"{text}, from {'the' if spent.basis.endswith('power') else 'picojoules'} {spent.basis}"

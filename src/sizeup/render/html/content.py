@@ -153,8 +153,10 @@ def _latency(report: Report) -> Iterator[str]:
     yield _card("Latency", value, f"{caveat}{detail}", bar)
     spent = None if report.latency_details is None else report.latency_details.energy
     if spent is not None:
-        value, interval = f"{'at most ' if spent.is_upper_bound else ''}{units.joules(spent.joules)}", ""
-        if spent.low is not None and spent.high is not None:
+        value, interval = units.joules(spent.joules), ""
+        if spent.low is not None and spent.high is None:
+            interval = "without operators of unknown latency, "
+        elif spent.low is not None and spent.high is not None:
             interval = f"{units.joules(spent.low)} to {units.joules(spent.high)}, "
         if spent.is_upper_bound and spent.high is not None:
             value, interval = (
