@@ -37,7 +37,7 @@ from _pytest.runner import runtestprotocol
 from micro_interpreter import REMEMBERED
 from mutation.changes import PACKAGE, ROOT, Mutant
 
-OFTEN = 20  # a test function of so many mutants runs once before them, so that they share what it caches
+OFTEN = 20  # mutants from which a test function runs once before them, so that they share what it caches
 LONGEST = 120.0  # seconds until a mutant counts as found because its tests do not end
 OPTIONS = (
     "-q", "-s", "-p", "no:cacheprovider", "-m", "not alone", "--hypothesis-profile=mutants",
