@@ -89,6 +89,16 @@ def test_single_kernels_need_no_more_and_hardly_less() -> None:
     assert not any(works(strict))
 
 
+def test_sizes_are_those_of_the_word_size(shared: Path) -> None:
+    memory = shipped(shared / "models/tflm_hello_int8.tflite")
+    assert memory.arena_bytes() == memory.arena_bytes(32) == memory.arena_bytes_32
+    assert memory.arena_bytes(64) == memory.arena_bytes_64 == 1_936
+    assert memory.tail_bytes() == memory.tail_bytes(32) == memory.tail_bytes_32 == 684
+    assert memory.tail_bytes(64) == memory.tail_bytes_64 != 684
+    assert memory.overlapping_tensors == 0
+    assert len(memory.notes) == 1  # one subgraph
+
+
 def test_32_bits_of_hello_by_hand(shared: Path) -> None:
     """While ten tensors are planned, of which four get a place, before two are described for good."""
     memory = shipped(shared / "models/tflm_hello_int8.tflite")
