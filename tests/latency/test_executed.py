@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sizeup
+from networks import looping
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
 from sizeup.graph import Body, Constant, Graph, GraphBuilder, Quant, Shape
@@ -41,6 +42,7 @@ def test_without_fusion_every_operator_moves_what_its_rule_says() -> None:
 
 def test_what_stays_within_a_kernel_is_not_moved() -> None:
     execution = execution_of(count(chain()), fuses=["activation"])
+    assert execution.work.networks == 1
     assert execution.kernel.tolist() == [0, 0, 1]
     assert (execution.work.read.tolist(), execution.work.written.tolist()) == ([512, 1024], [512, 512])
     assert execution.work.weights.tolist() == [256, 0]
@@ -118,6 +120,16 @@ def test_a_loop_over_counters_alone_has_their_dtype() -> None:
     builder.outputs.append(y)
     work = execution_of(count(builder.freeze())).work
     assert [work.names[index] for index in work.class_index] == ["control"]  # int32 has no class of its own
+
+
+def test_a_loop_moves_what_its_body_moves_in_each_run() -> None:
+    """A product of 4 x 8 by 8 x 2 numbers, three times; its result is no constant."""
+    work = execution_of(count(looping(3))).work
+    assert (work.read.tolist(), work.weights.tolist(), work.written.tolist()) == (
+        [3 * 4 * 32],
+        [3 * 4 * 16],
+        [3 * 4 * 8],
+    )
 
 
 def test_a_graph_without_operators_has_no_kernels() -> None:

@@ -22,6 +22,7 @@ from sizeup.latency import (
     unseen_share,
     unseen_spread,
 )
+from sizeup.latency.interval import _effective_samples
 
 
 @pytest.mark.parametrize("count", [40, 200, 2000])
@@ -58,6 +59,25 @@ def test_a_member_is_a_sample_if_groups_are_alike_and_a_group_if_its_members_are
     # Correlation 1 in 15 pairs: 96 % of 15 groups is the 15th; with 30 samples it would be the 14th.
     pairs = prediction_interval(np.ones(30), np.exp(np.repeat(magnitudes[:15], 2)), np.arange(30) // 2)
     assert pairs.high == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize(
+    ("errors", "groups", "samples"),
+    [
+        # Mean squares: 4 x 2^2 / (2 - 1) = 16 between, 4 / (4 - 2) = 2 within; (16 - 2) / (16 + 2) = 7 / 9.
+        ([1, 3, 5, 7], [0, 0, 1, 1], 2 / ((1 + 7 / 9) / 2)),
+        # 3 + 9 = 12 between, 2 / 2 = 1 within, 4 - 10 / 4 = 1.5 members per group: 11 / 12.5 = 0.88.
+        ([1, 2, 3, 6], [0, 0, 0, 1], 4 / ((1 + 2 * 0.88) / 3 + 1)),
+        # The same with an empty group in between.
+        ([1, 2, 3, 6], [0, 0, 0, 2], 4 / ((1 + 2 * 0.88) / 3 + 1)),
+        ([1, 2, 3], [0, 1, 2], 3),
+        ([1, 2, 3], [0, 0, 0], 1),
+    ],
+)
+def test_effective_samples_are_those_of_an_analysis_of_variance(
+    errors: list[float], groups: list[int], samples: float
+) -> None:
+    assert _effective_samples(np.array(errors, float), np.array(groups)) == pytest.approx(samples)
 
 
 @pytest.mark.parametrize(("between", "within"), [(0.3, 0.1), (0.2, 0.2), (0.0, 0.3)])

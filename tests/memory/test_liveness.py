@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sizeup
-from memory.memory_graphs import BYTE, branches
+from memory.memory_graphs import BYTE, branches, buffers_of
 from sizeup.dtypes import precision
 from sizeup.errors import InvalidPlan
 from sizeup.graph import Constant, Graph, GraphBuilder
@@ -138,3 +138,11 @@ def test_two_buffers_in_one_place_are_caught() -> None:
         check_offsets(buffers, apart, capacity=5000)
     with pytest.raises(InvalidPlan, match="5 offsets for 6 buffers"):
         check_offsets(buffers, apart[:5])
+
+
+@pytest.mark.parametrize("offsets", [[0, 10, 30, 15], [0, 20, 40, 11]], ids=["below", "above"])
+def test_a_buffer_is_compared_with_the_next_one_on_either_side(offsets: list[int]) -> None:
+    buffers = buffers_of([(10, 0, 1), (10, 0, 1), (10, 0, 1), (10, 1, 1)])
+    check_offsets(buffers, [*offsets[:3], 50])
+    with pytest.raises(InvalidPlan, match="share bytes"):
+        check_offsets(buffers, offsets)

@@ -15,8 +15,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from formats.tflite.factory import File, Subgraph, options, quantized
 from micro_interpreter import Measured, measure
+from sizeup.dtypes import precision
 from sizeup.errors import Incomplete, InvalidPlan
-from sizeup.memory.overview import tflm_arena
+from sizeup.memory.overview import overview, tflm_arena
 from sizeup.memory.tflm import MicroArena, arena
 
 
@@ -117,6 +118,11 @@ def test_a_plan_that_overlaps_is_refused_unless_that_is_meant() -> None:
     meant = arena(_chain().load(), offsets=offsets, overlap=True)
     assert meant.offsets == offsets
     assert _predicted(meant) == _real(_with_plan(_chain(), offsets))
+
+
+def test_a_plan_that_overlaps_runs_at_an_assumed_precision_too() -> None:
+    graph = _with_plan(_chain(), (0, 320, 640, 960)).load()
+    assert overview(graph, precision=precision("int8")).unsupported_reason is None
 
 
 @pytest.mark.parametrize("offsets", [(0, 640, 0), (0, 640, 0, 640, 0), (0, 640, 0, -2)])
