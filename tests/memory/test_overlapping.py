@@ -69,7 +69,10 @@ def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.Monk
     """First fit takes 9, the best of all packings 8, and no operator covers more than 7."""
     rows = buffers_of((6, 0, 0), (4, 0, 1), (4, 1, 2))
     leaves = [Overlap(0, 1, 1), Overlap(1, 2, 2)]
-    assert pack_overlapping(rows, leaves).height == least_height(rows, leaves) == 8
+    bounds: list[tuple[int, int]] = []
+    packing = pack_overlapping(rows, leaves, progress=lambda low, high: bounds.append((low, high)))
+    assert packing.height == least_height(rows, leaves) == 8
+    assert bounds == [(7, 9)]
     wide = buffers_of((96, 0, 0), (64, 0, 1), (64, 1, 2))
     assert pack_overlapping(wide, [Overlap(0, 1, 16), Overlap(1, 2, 32)], alignment=16).height == 16 * 8
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
@@ -92,6 +95,12 @@ def test_only_buffers_that_are_live_at_once_count_as_a_pair(
     leaves = [Overlap(0, 1, 0, in_place=True), Overlap(1, 2, 0, in_place=True)]
     packing = pack_overlapping(buffers_of((64, 0, 1), (64, 1, 2), (64, 2, 2)), leaves)
     assert (packing.height, packing.method, packing.note) == (height, "first fit", "")
+
+
+@pytest.mark.parametrize(("source", "shared"), [(36, set()), (37, {1}), (100, {1}), (163, {1}), (164, set())])
+def test_an_output_overlaps_an_input_if_they_share_a_byte(source: int, shared: set[int]) -> None:
+    pair = buffers_of((64, 0, 0), (64, 0, 0))
+    assert overlapped_outputs(pair, [source, 100], [Overlap(0, 1, -64)]) == shared
 
 
 def test_buffers_that_touch_share_no_bytes() -> None:

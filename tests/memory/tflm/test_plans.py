@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -120,9 +121,13 @@ def test_a_plan_that_overlaps_is_refused_unless_that_is_meant() -> None:
     assert _predicted(meant) == _real(_with_plan(_chain(), offsets))
 
 
-def test_a_plan_that_overlaps_runs_at_an_assumed_precision_too() -> None:
-    graph = _with_plan(_chain(), (0, 320, 640, 960)).load()
-    assert overview(graph, precision=precision("int8")).unsupported_reason is None
+def test_what_the_interpreter_rejects_does_not_depend_on_an_assumed_precision() -> None:
+    """It runs plans that overlap, and rejects shapes that it would have to infer."""
+    graph, number = _with_plan(_chain(), (0, 320, 640, 960)).load(), precision("int8")
+    assert overview(graph, number).unsupported_reason is None
+    reason = overview(replace(graph, recorded_shapes={0: (1, 40)}), number).unsupported_reason
+    assert reason is not None
+    assert reason.startswith("it does not infer shapes: 't0'")
 
 
 @pytest.mark.parametrize("offsets", [(0, 640, 0), (0, 640, 0, 640, 0), (0, 640, 0, -2)])
