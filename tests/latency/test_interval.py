@@ -110,6 +110,9 @@ def test_classes_far_from_the_rate_of_all_say_how_far_a_new_one_may_be() -> None
     rates = Rates(Rate(1.0, 0, 0), {"conv": Rate(1.0, 0, 0), "pool": Rate(5.0, 0, 0)})
     work = from_columns(["conv", "pool"], 1, [0, 0], macs=[1, 1])
     assert unseen_spread(rates, work, level=1.0) == pytest.approx(np.log(5))
+    free = replace(rates, classes={**rates.classes, "free": Rate(0.0, 0, 0)})
+    work = from_columns(["conv", "pool", "free"], 1, [0, 0, 0], macs=[1, 1, 1])
+    assert unseen_spread(free, work, level=1.0) == pytest.approx(np.log(5))  # no ratio to a rate of 0
 
 
 def test_held_out_estimates_never_come_from_their_own_fold() -> None:

@@ -84,6 +84,25 @@ def test_a_convolution_has_the_bytes_and_the_shape_of_its_product() -> None:
     assert (work.length[0], work.columns[0], work.rows[0]) == (144, 32, 64)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_transposed_convolution_is_the_product_of_its_input(channels: int) -> None:
+    """Each of 4 x 4 positions has one product per result channel and tap of its 2 x 2 window."""
+    builder = GraphBuilder("transposed")
+    x = builder.input("x", (1, channels, 4, 4), FLOAT)
+    weight = builder.tensor("w", (channels, 8, 2, 2), FLOAT, Constant("parameter"))
+    y = builder.tensor("y", (1, 8, 8, 8), FLOAT)
+    attrs = {"in_channels": channels, "groups": 1, "kernel": (2, 2)}
+    builder.op("conv_transpose", [x, weight], [y], attrs, source="ConvTranspose")
+    builder.outputs.append(y)
+    work = work_of(count(builder.freeze()))
+    assert (work.length[0], work.columns[0], work.rows[0]) == (channels, 8 * 4, 16)
+
+
+def test_a_convolution_to_one_channel_has_one_column() -> None:
+    work = work_of(count(convolution(16, 1, 3)))
+    assert (work.length[0], work.columns[0], work.rows[0]) == (144, 1, 64)
+
+
 def test_a_precision_changes_bytes_and_nothing_else() -> None:
     cost = count(convolution(16, 32, 3))
     full, eighth = work_of(cost), work_of(cost, precision("int8"))

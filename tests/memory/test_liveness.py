@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,7 @@ def test_weights_take_no_part_and_precision_changes_what_follows_it() -> None:
     graph = builder.freeze()
     assert usage(graph).peak_bytes == 64
     assert usage(graph, precision=precision("int4")).peak_bytes == 8
+    assert usage(replace(graph, inputs=(x, w))).peak_bytes == 64  # as old ONNX files list weights
 
 
 def test_the_tensors_at_the_peak_are_named_largest_first() -> None:

@@ -295,6 +295,7 @@ REDUCTIONS = [
         elementwise=12 * 9, reads=[3, 3, 12, 12, 12, 4, 4], writes=[12],
     ),
     row("skip_rms_norm", "2x8, 2x8, 8", "2x8", elementwise=80, reads=[16, 16, 8], writes=[16]),
+    row("skip_rms_norm", "2x8, 2x8, 8, 8", "2x8", elementwise=96, reads=[16, 16, 8, 8], writes=[16]),
     row("rms_norm", "2x8, 8", "2x8", elementwise=64, reads=[16, 8], writes=[16]),
     row("rms_norm", "2x8", "2x8", elementwise=48, reads=[16], writes=[16]),
     row("weight_norm", "4x6, 4x1", "4x6, 4x1", elementwise=72, reads=[24, 4], writes=[24, 4]),
