@@ -102,3 +102,10 @@ def test_a_gain_counts_if_it_exceeds_its_standard_error(slower: int, chosen: Fit
         return Rates(Rate(float(np.exp(0.2)) if form.by_class else 1.0, 0, 0))
 
     assert choose_form([(work, times, families)], (SIMPLE, BY_CLASS), fit) is chosen
+
+
+def test_of_forms_that_predict_the_same_the_first_is_chosen() -> None:
+    work = from_columns(["*"] * 20, 20, np.arange(20), macs=np.ones(20))
+    families = [f"f{index % 5}" for index in range(20)]
+    same = Rates(Rate(1.0, 0, 0))
+    assert choose_form([(work, np.ones(20), families)], (SIMPLE, BY_CLASS), lambda *_: same) is SIMPLE

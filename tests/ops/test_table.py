@@ -66,6 +66,7 @@ def test_an_operator_that_reads_elements_again_or_elsewhere_does_not_run_in_plac
     rules = {rule.kind: rule for rule in cost_rules()}
     # Pairs of elements are rotated, halves multiplied, elements of two vectors combined, edges searched.
     assert not any(rules[kind].overwrites for kind in ("rotary", "glu", "outer", "bucketize"))
+    assert not any(rules[kind].overwrites for kind in ("conv", "matmul", "attention", "pool", "gather"))
     assert all(rules[kind].overwrites for kind in ("relu", "add", "quantize"))
 
 
