@@ -66,10 +66,10 @@ def test_a_member_is_a_sample_if_groups_are_alike_and_a_group_if_its_members_are
     [
         # Mean squares: 4 x 2^2 / (2 - 1) = 16 between, 4 / (4 - 2) = 2 within; (16 - 2) / (16 + 2) = 7 / 9.
         ([1, 3, 5, 7], [0, 0, 1, 1], 2 / ((1 + 7 / 9) / 2)),
-        # 3 + 9 = 12 between, 2 / 2 = 1 within, 4 - 10 / 4 = 1.5 members per group: 11 / 12.5 = 0.88.
-        ([1, 2, 3, 6], [0, 0, 0, 1], 4 / ((1 + 2 * 0.88) / 3 + 1)),
+        # 12 + 36 = 48 between, 2 / 2 = 1 within, 4 - 10 / 4 = 1.5 members per group: 47 / 48.5.
+        ([1, 2, 3, 10], [0, 0, 0, 1], 4 / ((1 + 2 * 47 / 48.5) / 3 + 1)),
         # The same with an empty group in between.
-        ([1, 2, 3, 6], [0, 0, 0, 2], 4 / ((1 + 2 * 0.88) / 3 + 1)),
+        ([1, 2, 3, 10], [0, 0, 0, 2], 4 / ((1 + 2 * 47 / 48.5) / 3 + 1)),
         ([1, 2, 3], [0, 1, 2], 3),
         ([1, 2, 3], [0, 0, 0], 1),
     ],

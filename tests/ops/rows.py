@@ -358,6 +358,10 @@ LOOKUPS = [
         "gather_dequantize", "1000x8, 7, 1000x2, 1000x2", "7x16",
         elementwise=224, reads=[56, 7, 14, 14], writes=[112],
     ),
+    row(
+        "gather_dequantize", "1000x8, 7, 1000x2, -", "7x16",
+        elementwise=224, reads=[56, 7, 14], writes=[112],
+    ),
     row("pick", "4x5", "6x2", elementwise=20, reads=[20], writes=[12]),
     row("scatter", "8x3, 2x1, 2x3", "8x3", reads=[24, 2, 6], writes=[24]),
     row("scatter_add", "8x3, 2x3, 2x3", "8x3", elementwise=6, reads=[24, 6, 6], writes=[24]),
