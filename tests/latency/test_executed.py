@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sizeup
+from networks import looping
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
-from sizeup.graph import Body, Constant, Graph, GraphBuilder, Quant, Shape
+from sizeup.graph import Body, Constant, Graph, GraphBuilder, Quant, RecordedRun, Shape
 from sizeup.latency import class_with_dtype, execution_of, work_of
+from sizeup.latency.paths import is_blocked
 
 FLOAT, INT8 = dtype("float32"), dtype("int8")
 SHAPE = (1, 8, 4, 4)  # 128 numbers, 512 bytes
@@ -41,6 +44,7 @@ def test_without_fusion_every_operator_moves_what_its_rule_says() -> None:
 
 def test_what_stays_within_a_kernel_is_not_moved() -> None:
     execution = execution_of(count(chain()), fuses=["activation"])
+    assert execution.work.networks == 1
     assert execution.kernel.tolist() == [0, 0, 1]
     assert (execution.work.read.tolist(), execution.work.written.tolist()) == ([512, 1024], [512, 512])
     assert execution.work.weights.tolist() == [256, 0]
@@ -118,6 +122,47 @@ def test_a_loop_over_counters_alone_has_their_dtype() -> None:
     builder.outputs.append(y)
     work = execution_of(count(builder.freeze())).work
     assert [work.names[index] for index in work.class_index] == ["control"]  # int32 has no class of its own
+
+
+def test_a_loop_moves_what_its_body_moves_in_each_run() -> None:
+    """A product of 4 x 8 by 8 x 2 numbers, three times; its result is no constant."""
+    work = execution_of(count(looping(3))).work
+    assert (work.read.tolist(), work.weights.tolist(), work.written.tolist()) == (
+        [3 * 4 * 32],
+        [3 * 4 * 16],
+        [3 * 4 * 8],
+    )
+
+
+def test_an_output_that_nothing_reads_is_written() -> None:
+    builder = GraphBuilder("unread")
+    x, y, z = builder.input("x", SHAPE, FLOAT), *(builder.tensor(name, SHAPE, FLOAT) for name in "yz")
+    builder.op("relu", [x], [y])
+    builder.op("relu", [x], [z])
+    builder.outputs.append(y)
+    work = execution_of(count(builder.freeze())).work
+    assert (work.read.tolist(), work.written.tolist()) == ([512, 512], [512, 512])
+
+
+def test_kernels_are_valid_for_the_same_graph_with_the_same_fusions() -> None:
+    graph, other = chain(), replace(chain(), recorded_run=RecordedRun(tuple(range(5)), ()))
+    kernels = execution_of(count(graph), fuses=["activation"]).kernel_graph
+    assert kernels.is_valid_for(graph, ["activation"])
+    assert not kernels.is_valid_for(graph, [])
+    assert not kernels.is_valid_for(other, ["activation"])
+
+
+def test_a_convolution_without_a_window_has_one_tap() -> None:
+    """ONNX Runtime computes up to 15 channels in blocks, then multiples of 4."""
+    for channels, expected in ((15, True), (18, False), (20, True)):
+        builder = GraphBuilder("pointwise")
+        x = builder.input("x", (1, channels, 4, 4), FLOAT)
+        w = builder.tensor("w", (8, channels, 1, 1), FLOAT, Constant("parameter"))
+        y = builder.tensor("y", SHAPE, FLOAT)
+        builder.op("conv", [x, w], [y], {"out_channels": 8})
+        builder.outputs.append(y)
+        graph = builder.freeze()
+        assert is_blocked(graph, graph.ops[0]) is expected
 
 
 def test_a_graph_without_operators_has_no_kernels() -> None:

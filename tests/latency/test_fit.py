@@ -53,6 +53,14 @@ def test_known_rates_are_found_again() -> None:
     assert off(rates, new, seconds(TRUE, new)) < 0.01
 
 
+def test_costs_of_bytes_beyond_the_cache_and_of_cold_weights_are_found_again() -> None:
+    """A third of the kernels is bound by compute, which hides a part of these costs."""
+    work = networks(400)
+    true = Rates(TRUE.pooled, TRUE.classes, TRUE.run, power=4, cache=5e5, far=1e-9, cold=2e-9)
+    rates = fit_rates(work, seconds(true, work), FitOptions(power=4, cache=5e5, cold=True))
+    assert (rates.far, rates.cold) == pytest.approx((1e-9, 2e-9), rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("true", "form"),
     [

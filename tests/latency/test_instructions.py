@@ -16,7 +16,7 @@ import sizeup
 from fitting import instructions as fitting
 from sizeup.errors import TargetError
 from sizeup.latency.cycles import cores
-from sizeup.latency.instructions import _convolution_sizes, _taps_inside, formula_file
+from sizeup.latency.instructions import Instructions, _convolution_sizes, _taps_inside, formula_file
 from sizeup.memory.tflm.window import Window
 
 if sys.version_info >= (3, 11):
@@ -181,3 +181,7 @@ def test_a_depthwise_convolution_counts_vectors_of_filters() -> None:
     assert sizes["vectors"] == 45 * 6 * 3  # 34 filters in vectors of 16
     assert sizes["channels"] == 45 * 6 * 17
     assert sizes["quads"] == 45 * 9
+
+
+def test_operators_without_a_formula_are_left_out_of_the_total() -> None:
+    assert Instructions((100.0, math.nan, 20.0), (None, None, None)).total == 120

@@ -22,6 +22,7 @@ from sizeup.latency import (
     unseen_share,
     unseen_spread,
 )
+from sizeup.latency.interval import _effective_samples
 
 
 @pytest.mark.parametrize("count", [40, 200, 2000])
@@ -60,6 +61,25 @@ def test_a_member_is_a_sample_if_groups_are_alike_and_a_group_if_its_members_are
     assert pairs.high == pytest.approx(0.15)
 
 
+@pytest.mark.parametrize(
+    ("errors", "groups", "samples"),
+    [
+        # Mean squares: 4 x 2^2 / (2 - 1) = 16 between, 4 / (4 - 2) = 2 within; (16 - 2) / (16 + 2) = 7 / 9.
+        ([1, 3, 5, 7], [0, 0, 1, 1], 2 / ((1 + 7 / 9) / 2)),
+        # 12 + 36 = 48 between, 2 / 2 = 1 within, 4 - 10 / 4 = 1.5 members per group: 47 / 48.5.
+        ([1, 2, 3, 10], [0, 0, 0, 1], 4 / ((1 + 2 * 47 / 48.5) / 3 + 1)),
+        # The same with an empty group in between.
+        ([1, 2, 3, 10], [0, 0, 0, 2], 4 / ((1 + 2 * 47 / 48.5) / 3 + 1)),
+        ([1, 2, 3], [0, 1, 2], 3),
+        ([1, 2, 3], [0, 0, 0], 1),
+    ],
+)
+def test_effective_samples_are_those_of_an_analysis_of_variance(
+    errors: list[float], groups: list[int], samples: float
+) -> None:
+    assert _effective_samples(np.array(errors, float), np.array(groups)) == pytest.approx(samples)
+
+
 @pytest.mark.parametrize(("between", "within"), [(0.3, 0.1), (0.2, 0.2), (0.0, 0.3)])
 def test_nine_of_ten_fresh_errors_of_a_new_group_lie_within(between: float, within: float) -> None:
     draw = np.random.default_rng(0)
@@ -90,6 +110,9 @@ def test_classes_far_from_the_rate_of_all_say_how_far_a_new_one_may_be() -> None
     rates = Rates(Rate(1.0, 0, 0), {"conv": Rate(1.0, 0, 0), "pool": Rate(5.0, 0, 0)})
     work = from_columns(["conv", "pool"], 1, [0, 0], macs=[1, 1])
     assert unseen_spread(rates, work, level=1.0) == pytest.approx(np.log(5))
+    free = replace(rates, classes={**rates.classes, "free": Rate(0.0, 0, 0)})
+    work = from_columns(["conv", "pool", "free"], 1, [0, 0, 0], macs=[1, 1, 1])
+    assert unseen_spread(free, work, level=1.0) == pytest.approx(np.log(5))  # no ratio to a rate of 0
 
 
 def test_held_out_estimates_never_come_from_their_own_fold() -> None:

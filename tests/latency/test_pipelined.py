@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def test_a_calibration_on_throughputs_gives_inferences_per_second_and_no_latency
     pipelined = estimate.pipelined
     assert pipelined is not None
     assert pipelined.inferences_per_second == pytest.approx(1 / seconds)
-    assert pipelined.low < pipelined.inferences_per_second < pipelined.high
+    slowest, fastest = (1 / (seconds * math.exp(fit["band"][side])) for side in ("high", "low"))
+    assert (pipelined.low, pipelined.high) == pytest.approx((slowest, fastest))
     assert report.to_dict()["latency"]["pipelined"]["inferences_per_second"] == pytest.approx(1 / seconds)
     buffer = io.StringIO()
     render(report, Console(file=buffer, width=100, color_system=None))

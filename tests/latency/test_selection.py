@@ -86,3 +86,26 @@ def test_four_coefficients_are_the_rates_of_each_measured_dtype() -> None:
     assert rates.classes == {"*": rates.pooled, "*.int8": rates.pooled}
     assert set(fit_totals(work, times, BY_CLASS).classes) == {"*", "*.int8"}
     assert fit_totals(work, times, BY_CLASS).classes["*"] != rates.pooled
+
+
+@pytest.mark.parametrize(("slower", "chosen"), [(4, BY_CLASS), (3, SIMPLE)])
+def test_a_gain_counts_if_it_exceeds_its_standard_error(slower: int, chosen: FitOptions) -> None:
+    """In some of five families, networks take exp(0.2) s, as one form estimates; in the others 1 s.
+
+    With four: gains of 0.2 and once -0.2, on average 0.12, standard error 0.08. With three: 0.04 and 0.098.
+    """
+    families = [f"f{index % 5}" for index in range(20)]
+    work = from_columns(["*"] * 20, 20, np.arange(20), macs=np.ones(20))
+    times = np.exp([0.2 * (index % 5 < slower) for index in range(20)])
+
+    def fit(_work: Work, _times: Floats, form: FitOptions) -> Rates:
+        return Rates(Rate(float(np.exp(0.2)) if form.by_class else 1.0, 0, 0))
+
+    assert choose_form([(work, times, families)], (SIMPLE, BY_CLASS), fit) is chosen
+
+
+def test_of_forms_that_predict_the_same_the_first_is_chosen() -> None:
+    work = from_columns(["*"] * 20, 20, np.arange(20), macs=np.ones(20))
+    families = [f"f{index % 5}" for index in range(20)]
+    same = Rates(Rate(1.0, 0, 0))
+    assert choose_form([(work, np.ones(20), families)], (SIMPLE, BY_CLASS), lambda *_: same) is SIMPLE

@@ -8,7 +8,7 @@ import pytest
 from networks import looping, tied_embedding, with_unknown
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
-from sizeup.graph import Constant, Graph, GraphBuilder, Shape
+from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder, Shape
 from sizeup.latency import CLASSES, Work, from_columns, stack, work_of
 
 FLOAT = dtype("float32")
@@ -84,6 +84,25 @@ def test_a_convolution_has_the_bytes_and_the_shape_of_its_product() -> None:
     assert (work.length[0], work.columns[0], work.rows[0]) == (144, 32, 64)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_transposed_convolution_is_the_product_of_its_input(channels: int) -> None:
+    """Each of 4 x 4 positions has one product per result channel and tap of its 2 x 2 window."""
+    builder = GraphBuilder("transposed")
+    x = builder.input("x", (1, channels, 4, 4), FLOAT)
+    weight = builder.tensor("w", (channels, 8, 2, 2), FLOAT, Constant("parameter"))
+    y = builder.tensor("y", (1, 8, 8, 8), FLOAT)
+    attrs = {"in_channels": channels, "groups": 1, "kernel": (2, 2)}
+    builder.op("conv_transpose", [x, weight], [y], attrs, source="ConvTranspose")
+    builder.outputs.append(y)
+    work = work_of(count(builder.freeze()))
+    assert (work.length[0], work.columns[0], work.rows[0]) == (channels, 8 * 4, 16)
+
+
+def test_a_convolution_to_one_channel_has_one_column() -> None:
+    work = work_of(count(convolution(16, 1, 3)))
+    assert (work.length[0], work.columns[0], work.rows[0]) == (144, 1, 64)
+
+
 def test_a_precision_changes_bytes_and_nothing_else() -> None:
     cost = count(convolution(16, 32, 3))
     full, eighth = work_of(cost), work_of(cost, precision("int8"))
@@ -120,6 +139,35 @@ def test_a_mask_makes_attention_a_class_of_its_own() -> None:
         products.append((work.length[0], work.columns[0], work.rows[0]))
     assert classes == ["attention", "attention_masked"]
     assert products == [(16, 10, 4 * 10)] * 2  # 10 keys of 16 numbers, and 10 queries of each head
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attrs", "product"),
+    [
+        # One new token of 4 heads of 16 numbers, after 9 cached ones: (batch, length, heads x size).
+        (["1x1x64", "1x1x64", "1x1x64", "", "1x4x9x16"], {"heads": 4, "cached": 4}, (16, 10, 4)),
+        # Keys and values in one input: (batch, length, heads, 2, size).
+        (["1x10x64", "1x12x4x2x16"], {"sizes": (40, 12, 16, 16)}, (16, 12, 40)),
+        # 10 queries of 4 heads in sequences of 4 and 6 tokens: 4 (4 x 4 + 6 x 6) scores.
+        (["10x4x16", "10x4x16", "10x4x16"], {"sizes": (208, 1, 16, 16)}, (16, 5.2, 40)),
+        # Without values, or with an unknown number of cached keys, nothing is known.
+        (["1x4x10x16", "1x4x10x16"], {}, (0, 0, 0)),
+        (["1x1x64", "1x1x64", "1x1x64", "", "?"], {"heads": 4, "cached": 4}, (0, 0, 0)),
+    ],
+)
+def test_each_query_of_attention_is_multiplied_by_all_of_its_keys(
+    shapes: list[str], attrs: dict[str, object], product: tuple[float, float, float]
+) -> None:
+    builder = GraphBuilder("attention")
+    inputs = []
+    for index, text in enumerate(shapes):
+        shape = None if text == "?" else tuple(int(size) for size in text.split("x") if size)
+        inputs.append(builder.input(f"in{index}", shape, FLOAT) if text else ABSENT)
+    result = builder.tensor("y", builder.tensors[inputs[0]].shape, FLOAT)
+    builder.op("attention", inputs, [result], attrs, source="Attention")
+    builder.outputs.append(result)
+    work = work_of(count(builder.freeze()))
+    assert (work.length[0], work.columns[0], work.rows[0]) == pytest.approx(product)
 
 
 def test_what_moves_and_computes_nothing_runs_no_kernel() -> None:

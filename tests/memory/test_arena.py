@@ -6,6 +6,7 @@ import subprocess
 import sys
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,6 +123,41 @@ def test_after_a_height_that_is_undecided_in_time_one_closer_to_the_best_is_trie
     packing = pack(buffers_of(SLACK))
     assert heights == [50, 55, 57, 58, 59]
     assert (packing.height, packing.lower_bound, packing.method) == (60, 50, "first fit")
+
+
+@pytest.mark.extras
+def test_the_time_of_an_undecided_height_is_divided_between_solver_and_stacking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of 60 s for the lower bound: 2 s of CP-SAT, 30 % of the other 28 s for stacking, then CP-SAT."""
+    clock, durations = [0.0], []
+
+    def undecided(_buffers: object, _height: int, seconds: float) -> None:
+        clock[0] += seconds
+        durations.append(seconds)
+
+    monkeypatch.setattr("sizeup.memory.packing.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("sizeup.memory.packing._fits", undecided)
+    monkeypatch.setattr("sizeup.memory.packing._stack", undecided)
+    assert pack(buffers_of(SLACK), time_limit=60).method == "first fit"
+    assert durations == pytest.approx([2, 8.4, 19.6] * 2)
+
+
+@pytest.mark.extras
+def test_an_empty_buffer_has_an_aligned_offset_in_the_packing_of_a_solver() -> None:
+    """First fit puts both 64s at the bottom, one above the other; at step 4, 48 + 64 + 32 are live."""
+    packing = pack(buffers_of([(48, 4, 5), (64, 0, 3), (64, 3, 6), (32, 4, 4), (0, 2, 5)]), alignment=16)
+    assert (packing.height, packing.method) == (144, "CP-SAT")
+    assert packing.offsets[4] == 0
+
+
+def test_first_fit_also_starts_with_the_buffers_that_are_live_longest() -> None:
+    """1, 4, 6, 3 and 2 by steps: 1 and 4 at 0, 6 on the 1, 3 on the 4, 2 on the 1: what is live at step 2.
+
+    By size or by first step, the 6 or the 1 comes first, and the 2 no longer fits below the 3.
+    """
+    packing = first_fit(buffers_of([(6, 1, 2), (2, 3, 3), (3, 3, 4), (1, 0, 3), (4, 4, 6)]))
+    assert (packing.height, packing.lower_bound) == (7, 7)
 
 
 def test_nothing_takes_no_room() -> None:

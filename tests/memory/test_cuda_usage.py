@@ -94,9 +94,19 @@ def test_a_precision_changes_weights_and_activations() -> None:
     assert memory.allocated_bytes == 512 + 3 * 2 * MIB
 
 
+def test_a_weight_counts_as_stored_unless_a_precision_is_assumed() -> None:
+    builder = GraphBuilder("packed", "torch")
+    builder.tensor("weight", (150,), FLOAT, Constant("parameter", stored_bytes=1_500))
+    builder.outputs.append(builder.input("x", (1,), FLOAT))
+    graph = builder.freeze()
+    buffers = usage(graph).buffers
+    assert device_memory(graph, buffers).weight_bytes == 1_536
+    assert device_memory(graph, buffers, precision=precision("fp16")).weight_bytes == 512  # 300 B
+
+
 def _attention(number: str, mask: dict[str, tuple[int, ...]]) -> Graph:
-    source, shape = "aten.scaled_dot_product_attention", (1, 2, 5, 8)
-    return one_op("attention", source, shape, {**dict.fromkeys("qkv", shape), **mask}, number)
+    source, shape, keys = "aten.scaled_dot_product_attention", (1, 2, 5, 8), (1, 2, 7, 8)
+    return one_op("attention", source, shape, {"q": shape, "k": keys, "v": keys, **mask}, number)
 
 
 def _conv(weight: Shape, layouts: dict[int, str]) -> Graph:
@@ -129,7 +139,7 @@ def _conv(weight: Shape, layouts: dict[int, str]) -> Graph:
         # In 16 bits, flash attention returns one sum per query and head.
         (_attention("float16", {}), 2 * 5 * 4),
         # In 32 bits, memory-efficient attention needs none; a boolean mask becomes an additive one.
-        (_attention("float32", {"mask": (5, 5)}), 5 * 5 * 4),
+        (_attention("float32", {"mask": (5, 7)}), 5 * 7 * 4),
         (one_op("matmul", "aten.linear", (4, 8), {"x": (4, 8), "w": (8, 8)}, "bfloat16"), 0),
     ],
 )

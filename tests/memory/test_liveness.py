@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sizeup
-from memory.memory_graphs import BYTE, branches
+from memory.memory_graphs import BYTE, branches, buffers_of
 from sizeup.dtypes import precision
 from sizeup.errors import InvalidPlan
 from sizeup.graph import Constant, Graph, GraphBuilder
@@ -103,6 +104,7 @@ def test_weights_take_no_part_and_precision_changes_what_follows_it() -> None:
     graph = builder.freeze()
     assert usage(graph).peak_bytes == 64
     assert usage(graph, precision=precision("int4")).peak_bytes == 8
+    assert usage(replace(graph, inputs=(x, w))).peak_bytes == 64  # as old ONNX files list weights
 
 
 def test_the_tensors_at_the_peak_are_named_largest_first() -> None:
@@ -138,3 +140,11 @@ def test_two_buffers_in_one_place_are_caught() -> None:
         check_offsets(buffers, apart, capacity=5000)
     with pytest.raises(InvalidPlan, match="5 offsets for 6 buffers"):
         check_offsets(buffers, apart[:5])
+
+
+@pytest.mark.parametrize("offsets", [[0, 10, 30, 15], [0, 20, 40, 11]], ids=["below", "above"])
+def test_a_buffer_is_compared_with_the_next_one_on_either_side(offsets: list[int]) -> None:
+    buffers = buffers_of([(10, 0, 1), (10, 0, 1), (10, 0, 1), (10, 1, 1)])
+    check_offsets(buffers, [*offsets[:3], 50])
+    with pytest.raises(InvalidPlan, match="share bytes"):
+        check_offsets(buffers, offsets)

@@ -161,3 +161,26 @@ def test_state_is_written_and_read_in_the_given_order(shared: Path) -> None:
     kept = [index for index in order if graph.ops[index].kind in stateful]
     assert len(kept) > 10
     assert kept == sorted(kept)
+
+
+# x (5 B) to a (3 B) and b (1 B), a to c and b to d (9 B each): c exists with a and b, or with a and x. An op
+# alone needs at most 12 B. Within 12 B, the search starts before the first op, and gets no further than after
+# the first two, in either order.
+TWO_STATES = ScheduleProblem(
+    (5, 3, 1, 9, 9), ((1,), (2,), (3,), (4,)), ((0,), (0,), (1,), (2,)), (False,) * 5, initial=(0,)
+)
+
+
+@pytest.mark.parametrize(("most", "bound", "states"), [(None, 13, 2), (1, 12, 1)])
+def test_the_search_counts_its_states_and_stops_at_a_limit(most: int | None, bound: int, states: int) -> None:
+    schedule = best_schedule(TWO_STATES, max_states=most)
+    assert (schedule.peak_bytes, schedule.lower_bound_bytes, schedule.states) == (13, bound, states)
+
+
+def test_the_search_reports_and_looks_at_the_clock_after_some_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sizeup.memory.schedule._CLOCK_EVERY", 1)
+    bounds: list[tuple[int, int]] = []
+    best_schedule(TWO_STATES, progress=lambda low, high: bounds.append((low, high)))
+    assert bounds == [(12, 13), (12, 13)]
+    late = best_schedule(TWO_STATES, time_limit=-1)
+    assert (late.peak_bytes, late.lower_bound_bytes, late.states) == (13, 12, 1)

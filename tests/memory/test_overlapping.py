@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from sizeup.errors import InvalidPlan
 from sizeup.memory.check import Overlap, check_offsets, check_overlapping
 from sizeup.memory.liveness import Buffers
-from sizeup.memory.overlap_packing import overlap_lower_bound, overlapped_outputs, pack_overlapping
+from sizeup.memory.overlap_packing import (
+    overlap_lower_bound,
+    overlapped_outputs,
+    overlapping_buffers,
+    pack_overlapping,
+)
 
 
 def buffers_of(*rows: tuple[int, int, int]) -> Buffers:
@@ -64,7 +69,10 @@ def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.Monk
     """First fit takes 9, the best of all packings 8, and no operator covers more than 7."""
     rows = buffers_of((6, 0, 0), (4, 0, 1), (4, 1, 2))
     leaves = [Overlap(0, 1, 1), Overlap(1, 2, 2)]
-    assert pack_overlapping(rows, leaves).height == least_height(rows, leaves) == 8
+    bounds: list[tuple[int, int]] = []
+    packing = pack_overlapping(rows, leaves, progress=lambda low, high: bounds.append((low, high)))
+    assert packing.height == least_height(rows, leaves) == 8
+    assert bounds == [(7, 9)]
     wide = buffers_of((96, 0, 0), (64, 0, 1), (64, 1, 2))
     assert pack_overlapping(wide, [Overlap(0, 1, 16), Overlap(1, 2, 32)], alignment=16).height == 16 * 8
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
@@ -76,6 +84,30 @@ def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.Monk
         "first fit",
     )
     assert "sizeup[solve]" in packing.note
+
+
+@pytest.mark.parametrize(("most", "height"), [(1, 128), (2, 64)])
+def test_only_buffers_that_are_live_at_once_count_as_a_pair(
+    most: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first and the last of three are not; if two pairs are too many, no overlap is used."""
+    monkeypatch.setattr("sizeup.memory.overlap_packing._MAX_PAIRS", most)
+    leaves = [Overlap(0, 1, 0, in_place=True), Overlap(1, 2, 0, in_place=True)]
+    packing = pack_overlapping(buffers_of((64, 0, 1), (64, 1, 2), (64, 2, 2)), leaves)
+    assert (packing.height, packing.method, packing.note) == (height, "first fit", "")
+
+
+@pytest.mark.parametrize(("source", "shared"), [(36, set()), (37, {1}), (100, {1}), (163, {1}), (164, set())])
+def test_an_output_overlaps_an_input_if_they_share_a_byte(source: int, shared: set[int]) -> None:
+    pair = buffers_of((64, 0, 0), (64, 0, 0))
+    assert overlapped_outputs(pair, [source, 100], [Overlap(0, 1, -64)]) == shared
+
+
+def test_buffers_that_touch_share_no_bytes() -> None:
+    buffers = buffers_of((10, 0, 1), (10, 0, 1), (0, 0, 1), (10, 1, 1))
+    assert overlapping_buffers(buffers, [10, 0, 5, 20]) == set()
+    assert overlapping_buffers(buffers, [10, 0, 5, 19]) == {3}
+    assert overlapping_buffers(buffers, [10, 1, 5, 20]) == {1}
 
 
 # The judge

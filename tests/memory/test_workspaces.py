@@ -66,6 +66,9 @@ CONVOLUTIONS = [
     # result. The output takes the place of the copies.
     (_conv((16, 16, 8, 8), (16, 16, 1, 1), (16, 16, 8, 8)), 16 * 16 * 64 + 16 * 16),
     (_conv((2, 16, 8, 8), (16, 16, 1, 1), (2, 16, 8, 8), threads=2), 2 * 16 * 64 + 16 * 16),
+    # One image of more than 20,480 numbers goes to oneDNN, too, which copies the result.
+    (_conv((1, 1, 2, 10_240), (16, 1, 2, 3), (1, 16, 1, 10_238)), 2 * 3 * 10_238),
+    (_conv((1, 1, 3, 6_827), (16, 1, 3, 3), (1, 16, 1, 6_825)), 16 * 6_825),
     # 20 channels are padded to 32, unless there are several groups of several channels.
     (_conv((2, 20, 8, 8), (20, 20, 3, 3), (2, 20, 6, 6)),
      2 * 32 * 36 + (2 * 32 * 64 + 32 * 32 * 9 - 2 * 20 * 36)),
@@ -79,8 +82,8 @@ CONVOLUTIONS = [
     (_conv((2, 3, 8, 8), (8, 3, 3, 3), (2, 8, 6, 6), simd_lanes=8), 2 * 8 * 36),
     (_conv((2, 4, 8, 8), (8, 4, 3, 3), (2, 8, 6, 6), simd_lanes=8), 2 * 8 * 64 + 8 * 8 * 9),
     # Each thread gathers what a kernel of 1 x 1 with a stride reads, if the stride divides the sides.
-    (_conv((2, 16, 8, 8), (16, 16, 1, 1), (2, 16, 4, 4), stride=(2, 2), threads=3),
-     2 * 16 * 64 + 16 * 16 + 3 * 16 * 16),
+    (_conv((2, 32, 8, 8), (16, 32, 1, 1), (2, 16, 4, 4), stride=(2, 2), threads=3),
+     2 * 32 * 64 + 16 * 32 + 3 * 32 * 16),
     (_conv((2, 16, 7, 8), (16, 16, 1, 1), (2, 16, 4, 4), stride=(2, 2)), 2 * 16 * 56 + 16 * 16),
     # One dimension.
     (_conv((2, 16, 10), (16, 16, 3), (2, 16, 8), stride=(1,)), 2 * 16 * 10 + 16 * 16 * 3),

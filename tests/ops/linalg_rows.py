@@ -50,11 +50,22 @@ LINALG = [
         "qr", "4x2", "4x2, 2x2", shorter=2, longer=4, is_wide=False, forms_q=True,
         macs=17 + 10, elementwise=(31 - 17) + (14 - 10), reads=[8], writes=[8, 4],
     ),
+    # 7x6: sums 6 (6 x 11/2 + 5/6) = 203 and 6 (84 + 6 - 7 + 1/3 + 6 (4 - 13)) = 176, products
+    # 6 (33 + 7 + 23/6) = 263 and 6 (84 + 12 - 5/3 + 6 (4 - 13 - 1)) = 206.
+    row(
+        "qr", "7x6", "7x6, 6x6", shorter=6, longer=7, is_wide=False, forms_q=True,
+        macs=203 + 176, elementwise=(263 - 203) + (206 - 176), reads=[42], writes=[42, 36],
+    ),
     # GEQRF for 2x4: sums m (m (-1/2 - m/3 + n) + n + 5/6) = 2 (17/3 + 29/6) = 21, products
     # 2 (17/3 + 8 + 23/6) = 35.
     row(
         "qr", "2x4", "2x4, 2", shorter=2, longer=4, is_wide=True, forms_q=False,
         macs=21, elementwise=35 - 21, reads=[8], writes=[8, 2],
+    ),
+    # 6x7: sums 6 (6 x 9/2 + 7 + 5/6) = 209, products 6 (27 + 14 + 23/6) = 269.
+    row(
+        "qr", "6x7", "6x7, 6", shorter=6, longer=7, is_wide=True, forms_q=False,
+        macs=209, elementwise=269 - 209, reads=[42], writes=[42, 6],
     ),
     row("householder_product", "4x2, 2", "4x2", macs=10, elementwise=14 - 10, reads=[8, 2], writes=[8]),
     # 9 x 4^3 flops; without vectors 4/3 x 4^3 = 85.3, half of it rounded down.

@@ -295,6 +295,7 @@ REDUCTIONS = [
         elementwise=12 * 9, reads=[3, 3, 12, 12, 12, 4, 4], writes=[12],
     ),
     row("skip_rms_norm", "2x8, 2x8, 8", "2x8", elementwise=80, reads=[16, 16, 8], writes=[16]),
+    row("skip_rms_norm", "2x8, 2x8, 8, 8", "2x8", elementwise=96, reads=[16, 16, 8, 8], writes=[16]),
     row("rms_norm", "2x8, 8", "2x8", elementwise=64, reads=[16, 8], writes=[16]),
     row("rms_norm", "2x8", "2x8", elementwise=48, reads=[16], writes=[16]),
     row("weight_norm", "4x6, 4x1", "4x6, 4x1", elementwise=72, reads=[24, 4], writes=[24, 4]),
@@ -356,6 +357,10 @@ LOOKUPS = [
     row(
         "gather_dequantize", "1000x8, 7, 1000x2, 1000x2", "7x16",
         elementwise=224, reads=[56, 7, 14, 14], writes=[112],
+    ),
+    row(
+        "gather_dequantize", "1000x8, 7, 1000x2, -", "7x16",
+        elementwise=224, reads=[56, 7, 14], writes=[112],
     ),
     row("pick", "4x5", "6x2", elementwise=20, reads=[20], writes=[12]),
     row("scatter", "8x3, 2x1, 2x3", "8x3", reads=[24, 2, 6], writes=[24]),

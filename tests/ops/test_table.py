@@ -66,7 +66,19 @@ def test_an_operator_that_reads_elements_again_or_elsewhere_does_not_run_in_plac
     rules = {rule.kind: rule for rule in cost_rules()}
     # Pairs of elements are rotated, halves multiplied, elements of two vectors combined, edges searched.
     assert not any(rules[kind].overwrites for kind in ("rotary", "glu", "outer", "bucketize"))
+    assert not any(rules[kind].overwrites for kind in ("conv", "matmul", "attention", "pool", "gather"))
     assert all(rules[kind].overwrites for kind in ("relu", "add", "quantize"))
+
+
+def test_the_weight_is_the_input_that_the_formats_define() -> None:
+    """`aten.embedding(weight, indices)`, SVDF(input, features, times, ...), and so on."""
+    positions = {rule.kind: rule.weight for rule in cost_rules() if rule.family != "own"}
+    second = "conv conv_transpose deform_conv matmul grouped_matmul fused_attention attention_layer svdf"
+    assert {kind: position for kind, position in positions.items() if position is not None} == {
+        **dict.fromkeys(["embedding", "embedding_bag", "gather_dequantize", "sparse_matmul"], 0),
+        **dict.fromkeys([*second.split(), "embedding_lookup"], 1),
+        **dict.fromkeys(["bilinear", "embed_layer_norm"], 2),
+    }
 
 
 def test_running_statistics_are_not_trained() -> None:

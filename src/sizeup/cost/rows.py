@@ -120,8 +120,7 @@ def _row_by_rule(rule: OpRule, graph: Graph, op: Op) -> OpCost:
     if is_precomputed(graph, op):
         return row
     call = call_of(graph, op)
-    if rule.macs is not None:
-        row.macs = rule.count_macs(call)
+    row.macs = rule.count_macs(call)
     if rule.elementwise is not None:
         row.elementwise = rule.elementwise(call)
     if op.attrs.get("activation"):

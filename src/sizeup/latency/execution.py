@@ -199,7 +199,7 @@ class _Executed:
         order = outside[np.lexsort((origin[outside], kernel[outside]))]
         kernel, origin = kernel[order], origin[order]
         same = (kernel[1:] == kernel[:-1]) & (origin[1:] == origin[:-1]) & (origin[1:] != _FOREIGN)
-        first = np.flatnonzero(np.append(len(order) > 0, ~same)[: len(order)])
+        first = np.flatnonzero(np.append(True, ~same)[: len(order)])
         # Of several accesses of a tensor by one kernel, the largest counts.
         kernel, moved = kernel[first], np.maximum.reduceat(moved[order], first) if len(first) else moved[:0]
         weight = self.cost.reads.is_weight[order[first]] | np.append(self.fixed, False)[origin[first]]

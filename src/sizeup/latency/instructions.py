@@ -186,7 +186,7 @@ def sizes_of(call: Call) -> dict[str, float]:
         length = elements_of(call.input(0)) // max(math.prod(result[:-1]), 1) or left[-1]
         sizes["macs"] = elements_of(call.output()) * length
     elif source in _POOLS:
-        height, width = call.op.attrs.get("kernel", (1, 1))
+        height, width = call.op.attrs["kernel"]
         sizes["taps"] = elements_of(call.output()) * height * width
     elif source == "SVDF":
         sizes["macs"] = elements_of(call.input(1)) + elements_of(call.input(2))

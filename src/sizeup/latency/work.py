@@ -12,8 +12,8 @@ import numpy as np
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.ops import conv, cost_rule_of
-from sizeup.ops.cost_rule import names
+from sizeup.ops import attention, conv, cost_rule_of
+from sizeup.ops.cost_rule import UnknownShape, call_of, names
 from sizeup.symbolic import divide
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -311,11 +311,13 @@ def _matrices(graph: Graph, op: Op) -> Product:
 
 
 def _attention(graph: Graph, op: Op) -> Product:
-    query, keys = graph.tensors[op.inputs[0]].shape or (), graph.tensors[op.inputs[1]].shape or ()
-    if len(query) < 2 or len(keys) < 2:
+    """Rows are the queries of all heads; columns are the keys of each, with cached ones."""
+    try:
+        rows, _, keys, size, _ = attention.sizes_of(call_of(graph, op))
+        elements = _elements(graph, op.inputs[0])
+        return size, divide(rows * keys * size, elements), divide(elements, size)
+    except (UnknownShape, LookupError, ArithmeticError, ValueError):
         return _NO_PRODUCT
-    heads: int = op.attrs.get("heads", 1)
-    return divide(query[-1], heads), keys[-2], math.prod(query[:-1]) * heads
 
 
 _PRODUCTS: dict[str, Callable[[Graph, Op], Product]] = {

@@ -77,7 +77,7 @@ def buffer_liveness(
 ) -> Buffers:
     """The buffers of a graph in file order, or in another schedule.
 
-    With `views`, aliasing ops share the buffer of their input. With `overwrites`, ops that can run in place
+    With `aliases`, aliasing ops share the buffer of their input. With `in_place`, ops that can run in place
     write over an input of equal size that is not used afterwards.
     """
     ops = [graph.ops[index] for index in (schedule if schedule is not None else range(len(graph.ops)))]

@@ -108,7 +108,7 @@ def _require_sizes(graph: Graph, memory_usage: Usage) -> None:
 
 def _all_live(buffers: Buffers) -> Buffers:
     """The buffers of a graph without ops: all are live at once."""
-    return replace(buffers, first=0 * buffers.first, last=0 * buffers.last, steps=1)
+    return replace(buffers, steps=1)
 
 
 def _aligned_peak(memory_usage: Usage, alignment: int) -> int:

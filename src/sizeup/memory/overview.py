@@ -30,9 +30,9 @@ class Overview:
     lower_bound_bytes: int | None
     status: str | None  # 'optimal' if the best peak equals the lower bound, otherwise 'feasible'
     arena: MicroArena | None  # for TFLite files at their stored dtypes
-    unsupported_reason: str | None = None  # why TFLite Micro's interpreter does not run the file
-    word_bits: int = 32  # word size of the processor, for the arena
-    device_memory: DeviceMemory | None = None  # of PyTorch's caching allocator, on a GPU that it manages
+    unsupported_reason: str | None  # why TFLite Micro's interpreter does not run the file
+    word_bits: int  # word size of the processor, for the arena
+    device_memory: DeviceMemory | None  # of PyTorch's caching allocator, on a GPU that it manages
 
     @property
     def peak_bytes(self) -> int | None:

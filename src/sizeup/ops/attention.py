@@ -9,7 +9,7 @@ from sizeup.graph import Dim, Shape
 from sizeup.ops.cost_rule import Call, names, op_rule
 
 
-class _Sizes(NamedTuple):
+class AttentionSizes(NamedTuple):
     """Rows of the scores and of the output (batch x heads x length), key length, and the two head sizes."""
 
     score_rows: Dim
@@ -19,7 +19,7 @@ class _Sizes(NamedTuple):
     value_size: Dim
 
 
-def _sizes(call: Call) -> _Sizes:
+def sizes_of(call: Call) -> AttentionSizes:
     """The sizes of an attention op, whose inputs have one of three forms.
 
     With the attribute `heads`, inputs are (batch, length, heads x size), as ONNX allows. Otherwise they are
@@ -29,15 +29,17 @@ def _sizes(call: Call) -> _Sizes:
     past = _earlier_keys(call)
     if "sizes" in call.attrs:
         rows, keys, size, value_size = call.attrs["sizes"]
-        return _Sizes(rows, rows, past + keys, size, value_size)
+        return AttentionSizes(rows, rows, past + keys, size, value_size)
     query, key, value = (call.input(index).shape for index in range(3))
     heads: Dim | None = call.attrs.get("heads")
     if heads is None:
         score_rows = math.prod(_broadcast(query[:-2], key[:-2])) * query[-2]
-        return _Sizes(score_rows, math.prod(call.output.shape[:-1]), past + key[-2], query[-1], value[-1])
+        return AttentionSizes(
+            score_rows, math.prod(call.output.shape[:-1]), past + key[-2], query[-1], value[-1]
+        )
     kv_heads: Dim = call.attrs.get("kv_heads", heads)
     rows = query[0] * query[1] * heads
-    return _Sizes(rows, rows, past + key[-2], query[2] // heads, value[-1] // kv_heads)
+    return AttentionSizes(rows, rows, past + key[-2], query[2] // heads, value[-1] // kv_heads)
 
 
 def _broadcast(queries: Shape, keys: Shape) -> list[Dim]:
@@ -57,7 +59,7 @@ def _earlier_keys(call: Call) -> Dim:
 
 def softmax_of_scores(call: Call) -> Dim:
     """Per score: one scaling and five softmax operations, one addition of a mask, one per score function."""
-    sizes = _sizes(call)
+    sizes = sizes_of(call)
     functions: int = call.attrs.get("score_functions", 0)
     return (6 + call.has_input(3) + functions) * sizes.output_rows * sizes.keys
 
@@ -77,7 +79,7 @@ def softmax_of_scores(call: Call) -> Dim:
 )
 def attention(call: Call) -> Dim:
     """Query x key products (head size MACs per score), then score x value products (value size per score)."""
-    sizes = _sizes(call)
+    sizes = sizes_of(call)
     return sizes.keys * (sizes.score_rows * sizes.size + sizes.output_rows * sizes.value_size)
 
 

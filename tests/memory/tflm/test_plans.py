@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,8 +16,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from formats.tflite.factory import File, Subgraph, options, quantized
 from micro_interpreter import Measured, measure
+from sizeup.dtypes import precision
 from sizeup.errors import Incomplete, InvalidPlan
-from sizeup.memory.overview import tflm_arena
+from sizeup.memory.overview import overview, tflm_arena
 from sizeup.memory.tflm import MicroArena, arena
 
 
@@ -117,6 +119,15 @@ def test_a_plan_that_overlaps_is_refused_unless_that_is_meant() -> None:
     meant = arena(_chain().load(), offsets=offsets, overlap=True)
     assert meant.offsets == offsets
     assert _predicted(meant) == _real(_with_plan(_chain(), offsets))
+
+
+def test_what_the_interpreter_rejects_does_not_depend_on_an_assumed_precision() -> None:
+    """It runs plans that overlap, and rejects shapes that it would have to infer."""
+    graph, number = _with_plan(_chain(), (0, 320, 640, 960)).load(), precision("int8")
+    assert overview(graph, number).unsupported_reason is None
+    reason = overview(replace(graph, recorded_shapes={0: (1, 40)}), number).unsupported_reason
+    assert reason is not None
+    assert reason.startswith("it does not infer shapes: 't0'")
 
 
 @pytest.mark.parametrize("offsets", [(0, 640, 0), (0, 640, 0, 640, 0), (0, 640, 0, -2)])
