@@ -8,8 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from mutation.changes import ROOT
+from mutation.choice import DURATIONS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,7 +23,8 @@ REASONS = Path(__file__).with_name("survivors.toml")
 HEAD = """# Coverage and mutants
 
 `make coverage` runs all tests but those that compare times, and records the lines and branches of the package
-that they reach, also in the processes that they start. Left out: {omitted}.
+that they reach, also in the processes that they start. The table is of {tests:,} tests: without the slow ones
+it is a lower bound. Left out: {omitted}.
 
 {coverage}
 
@@ -51,6 +54,7 @@ def page(rows: Sequence[dict[str, Any]], seed: int, seconds: float, longer: floa
     """The page for these mutants and the coverage measured last."""
     return HEAD.format(
         omitted=OMITTED,
+        tests=sum(1 for _ in ElementTree.parse(DURATIONS).iter("testcase")),
         coverage="\n".join(_coverage(json.loads(COVERAGE.read_text("utf-8")))),
         count=len(rows),
         seed=seed,
