@@ -297,7 +297,9 @@ def judge(tasks: Sequence[Task], jobs: int, folder: Path, report: Callable[[Verd
     from hypothesis import Phase, settings
 
     # A failure is enough: it is not made smaller.
-    settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate], derandomize=True)
+    settings.register_profile(
+        "mutants", phases=[Phase.explicit, Phase.generate], derandomize=True, deadline=None
+    )
     sys.path[:0] = [str(PACKAGE.parent)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
