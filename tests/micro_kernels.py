@@ -72,7 +72,8 @@ def _weights(*shape: int, kind: str = "FLOAT32", scales: int = 1) -> Value:
     return Value(shape, kind, content, scales)
 
 
-def _integers(*numbers: int) -> Value:
+def integers(*numbers: int) -> Value:
+    """A constant vector of 32-bit integers."""
     return Value((len(numbers),), "INT32", np.array(numbers, np.int32))
 
 
@@ -136,7 +137,7 @@ def _unary(name: str, kind: str = "FLOAT32", settings: Any = None) -> Case:
 
 def _reduction(name: str, kind: str) -> Case:
     keep = options("ReducerOptions", keepDims=True)
-    return Case(name, [Value((1, 4, 5, 6), kind), _integers(1, 2)], [Value((1, 1, 1, 6), kind)], keep, kind)
+    return Case(name, [Value((1, 4, 5, 6), kind), integers(1, 2)], [Value((1, 1, 1, 6), kind)], keep, kind)
 
 
 Sizes = tuple[int, int, int, int, int, int, int, int, str]
@@ -191,7 +192,7 @@ CASES = [
     ),
     Case(
         "TRANSPOSE_CONV",
-        [_integers(1, 6, 6, 7), _weights(7, 2, 2, 3, kind="INT8", scales=7), _int8(1, 3, 3, 3)],
+        [integers(1, 6, 6, 7), _weights(7, 2, 2, 3, kind="INT8", scales=7), _int8(1, 3, 3, 3)],
         [_int8(1, 6, 6, 7)],
         _TRANSPOSED,
         "int8",
@@ -199,7 +200,7 @@ CASES = [
     Case(
         "TRANSPOSE_CONV",
         [
-            _integers(1, 6, 6, 7),
+            integers(1, 6, 6, 7),
             _weights(7, 2, 2, 3, kind="INT8"),
             _int16(1, 3, 3, 3),
             _weights(7, kind="INT16"),
@@ -210,7 +211,7 @@ CASES = [
     ),
     Case(
         "TRANSPOSE_CONV",
-        [_integers(1, 6, 6, 7), _weights(7, 2, 2, 3), _float(1, 3, 3, 3)],
+        [integers(1, 6, 6, 7), _weights(7, 2, 2, 3), _float(1, 3, 3, 3)],
         [_float(1, 6, 6, 7)],
         _TRANSPOSED,
         "float",
@@ -256,12 +257,12 @@ CASES = [
     _unary("LOG_SOFTMAX"),
     Case("LOG_SOFTMAX", [_int8(2, 9)], [Value((2, 9), "INT8", scale=16 / 256, zero=127)], None, "int8"),
     _unary("L2_NORMALIZATION", "FLOAT32", options("L2NormOptions")),
-    Case("CUMSUM", [_float(2, 9), _integers(1)], [_float(2, 9)], options("CumsumOptions"), "float"),
-    Case("CUMSUM", [_int8(2, 9), _integers(1)], [_int8(2, 9)], options("CumsumOptions"), "int8"),
+    Case("CUMSUM", [_float(2, 9), integers(1)], [_float(2, 9)], options("CumsumOptions"), "float"),
+    Case("CUMSUM", [_int8(2, 9), integers(1)], [_int8(2, 9)], options("CumsumOptions"), "int8"),
     *(_reduction(name, kind) for name in ("MEAN", "SUM") for kind in ("FLOAT32", "INT8", "INT16")),
     *(_reduction(name, kind) for name in ("REDUCE_MAX", "REDUCE_MIN") for kind in ("FLOAT32", "INT8")),
     Case(
-        "REDUCE_ALL", [Value((2, 9), "BOOL"), _integers(1)], [Value((2,), "BOOL")], options("ReducerOptions")
+        "REDUCE_ALL", [Value((2, 9), "BOOL"), integers(1)], [Value((2,), "BOOL")], options("ReducerOptions")
     ),
     _binary("ADD", "INT8", options("AddOptions")),
     _binary("SUB", "FLOAT32", options("SubOptions")),
@@ -310,11 +311,11 @@ CASES = [
     ),
     Case(
         "STRIDED_SLICE",
-        [_float(2, 9), _integers(0, 1), _integers(2, 5), _integers(1, 1)],
+        [_float(2, 9), integers(0, 1), integers(2, 5), integers(1, 1)],
         [_float(2, 4)],
         options("StridedSliceOptions"),
     ),
-    Case("SLICE", [_float(2, 9), _integers(0, 1), _integers(2, 4)], [_float(2, 4)]),
+    Case("SLICE", [_float(2, 9), integers(0, 1), integers(2, 4)], [_float(2, 4)]),
     Case(
         "PAD", [_float(2, 9), Value((2, 2), "INT32", np.array([[0, 0], [1, 1]], np.int32))], [_float(2, 11)]
     ),
@@ -331,22 +332,22 @@ CASES = [
     ),
     Case(
         "SPACE_TO_BATCH_ND",
-        [_float(1, 4, 4, 3), _integers(2, 2), Value((2, 2), "INT32", np.zeros((2, 2), np.int32))],
+        [_float(1, 4, 4, 3), integers(2, 2), Value((2, 2), "INT32", np.zeros((2, 2), np.int32))],
         [_float(4, 2, 2, 3)],
     ),
     Case(
         "BATCH_TO_SPACE_ND",
-        [_float(4, 2, 2, 3), _integers(2, 2), Value((2, 2), "INT32", np.zeros((2, 2), np.int32))],
+        [_float(4, 2, 2, 3), integers(2, 2), Value((2, 2), "INT32", np.zeros((2, 2), np.int32))],
         [_float(1, 4, 4, 3)],
     ),
     Case(
         "RESHAPE",
-        [_float(2, 9), _integers(-1, 3)],
+        [_float(2, 9), integers(-1, 3)],
         [_float(6, 3)],
         options("ReshapeOptions", newShape=[-1, 3]),
     ),
     Case("SQUEEZE", [_float(1, 9)], [_float(9)], options("SqueezeOptions", squeezeDims=[0])),
-    Case("EXPAND_DIMS", [_float(2, 9), _integers(0)], [_float(1, 2, 9)], options("ExpandDimsOptions")),
+    Case("EXPAND_DIMS", [_float(2, 9), integers(0)], [_float(1, 2, 9)], options("ExpandDimsOptions")),
     Case(
         "CAST", [_float(2, 9)], [Value((2, 9), "INT32")], options("CastOptions", inDataType=0, outDataType=2)
     ),
@@ -355,41 +356,41 @@ CASES = [
     Case("UNPACK", [_float(2, 9)], [_float(9), _float(9)], options("UnpackOptions", num=2, axis=0)),
     Case(
         "SPLIT",
-        [_integers(1), _float(2, 8)],
+        [integers(1), _float(2, 8)],
         [_float(2, 4), _float(2, 4)],
         options("SplitOptions", numSplits=2),
     ),
     Case(
         "SPLIT_V",
-        [_float(2, 8), _integers(3, 5), _integers(1)],
+        [_float(2, 8), integers(3, 5), integers(1)],
         [_float(2, 3), _float(2, 5)],
         options("SplitVOptions", numSplits=2),
     ),
     Case(
         "ARG_MAX",
-        [_float(2, 9), _integers(1)],
+        [_float(2, 9), integers(1)],
         [Value((2,), "INT32")],
         options("ArgMaxOptions", outputType=2),
     ),
     Case(
         "ARG_MIN",
-        [_float(2, 9), _integers(1)],
+        [_float(2, 9), integers(1)],
         [Value((2,), "INT32")],
         options("ArgMinOptions", outputType=2),
     ),
     Case(
         "RESIZE_BILINEAR",
-        [_float(1, 4, 4, 3), _integers(8, 8)],
+        [_float(1, 4, 4, 3), integers(8, 8)],
         [_float(1, 8, 8, 3)],
         options("ResizeBilinearOptions"),
     ),
     Case(
         "RESIZE_NEAREST_NEIGHBOR",
-        [_float(1, 4, 4, 3), _integers(8, 8)],
+        [_float(1, 4, 4, 3), integers(8, 8)],
         [_float(1, 8, 8, 3)],
         options("ResizeNearestNeighborOptions"),
     ),
-    Case("GATHER", [_float(5, 9), _integers(1, 3)], [_float(2, 9)], options("GatherOptions", axis=0)),
+    Case("GATHER", [_float(5, 9), integers(1, 3)], [_float(2, 9)], options("GatherOptions", axis=0)),
     Case("GATHER_ND", [_float(5, 9), Value((2, 1), "INT32", np.zeros((2, 1), np.int32))], [_float(2, 9)]),
     Case(
         "DEPTH_TO_SPACE",
@@ -403,12 +404,12 @@ CASES = [
         [_float(1, 2, 2, 8)],
         options("SpaceToDepthOptions", blockSize=2),
     ),
-    Case("EMBEDDING_LOOKUP", [_integers(1, 3), _weights(5, 9)], [_float(2, 9)], note="float"),
-    Case("EMBEDDING_LOOKUP", [_integers(1, 3), _weights(5, 9, kind="INT8")], [_int8(2, 9)], note="int8"),
-    Case("TRANSPOSE", [_float(2, 9), _integers(1, 0)], [_float(9, 2)]),
-    Case("BROADCAST_TO", [_float(1, 9), _integers(3, 9)], [_float(3, 9)]),
-    Case("BROADCAST_ARGS", [_integers(1, 9), _integers(3, 9)], [Value((2,), "INT32")]),
-    Case("FILL", [_integers(2, 9), Value((), "FLOAT32", np.zeros((), np.float32))], [_float(2, 9)]),
-    Case("REVERSE_V2", [_float(2, 9), _integers(1)], [_float(2, 9)]),
-    Case("DYNAMIC_UPDATE_SLICE", [_float(4, 9), _float(1, 9), _integers(1, 0)], [_float(4, 9)]),
+    Case("EMBEDDING_LOOKUP", [integers(1, 3), _weights(5, 9)], [_float(2, 9)], note="float"),
+    Case("EMBEDDING_LOOKUP", [integers(1, 3), _weights(5, 9, kind="INT8")], [_int8(2, 9)], note="int8"),
+    Case("TRANSPOSE", [_float(2, 9), integers(1, 0)], [_float(9, 2)]),
+    Case("BROADCAST_TO", [_float(1, 9), integers(3, 9)], [_float(3, 9)]),
+    Case("BROADCAST_ARGS", [integers(1, 9), integers(3, 9)], [Value((2,), "INT32")]),
+    Case("FILL", [integers(2, 9), Value((), "FLOAT32", np.zeros((), np.float32))], [_float(2, 9)]),
+    Case("REVERSE_V2", [_float(2, 9), integers(1)], [_float(2, 9)]),
+    Case("DYNAMIC_UPDATE_SLICE", [_float(4, 9), _float(1, 9), integers(1, 0)], [_float(4, 9)]),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from formats.tflite.factory import options
-from micro_kernels import CASES, Case, Value
+from micro_kernels import CASES, Case, Value, integers
 
 KINDS = {
     "FLOAT32": np.float32,
@@ -72,10 +72,6 @@ def _conversions() -> Iterator[Case]:
             yield Case(name, *ends, settings, f"{read} to {written}")
 
 
-def _numbers(*numbers: int) -> Value:
-    return Value((len(numbers),), "INT32", np.array(numbers, np.int32))
-
-
 def _ranks() -> Iterator[Case]:
     """Shapes of 1 to 6 dimensions."""
     for rank, kind in product(range(1, 7), ("FLOAT32", "INT8")):
@@ -84,27 +80,27 @@ def _ranks() -> Iterator[Case]:
         same = [data]
         paddings = Value((rank, 2), "INT32", np.ones((rank, 2), np.int32))
         wide = Value((4,) * rank, kind)
-        yield Case("TRANSPOSE", [data, _numbers(*reversed(range(rank)))], same, None, note)
+        yield Case("TRANSPOSE", [data, integers(*reversed(range(rank)))], same, None, note)
         yield Case("PAD", [data, paddings], [wide], None, note)
         yield Case("MIRROR_PAD", [data, paddings], [wide], options("MirrorPadOptions"), note)
-        yield Case("SLICE", [data, _numbers(*[0] * rank), _numbers(*shape)], same, None, note)
+        yield Case("SLICE", [data, integers(*[0] * rank), integers(*shape)], same, None, note)
         yield Case(
             "STRIDED_SLICE",
-            [data, _numbers(*[0] * rank), _numbers(*shape), _numbers(*[1] * rank)],
+            [data, integers(*[0] * rank), integers(*shape), integers(*[1] * rank)],
             same,
             options("StridedSliceOptions"),
             note,
         )
-        yield Case("BROADCAST_TO", [Value((1,) * rank, kind), _numbers(*shape)], same, None, note)
+        yield Case("BROADCAST_TO", [Value((1,) * rank, kind), integers(*shape)], same, None, note)
         if rank > 1:
             yield Case("BATCH_MATMUL", [data, data], same, options("BatchMatMulOptions"), note)
-        yield Case("MEAN", [data, _numbers(0)], [Value(shape[1:], kind)], options("ReducerOptions"), note)
+        yield Case("MEAN", [data, integers(0)], [Value(shape[1:], kind)], options("ReducerOptions"), note)
         yield Case("L2_NORMALIZATION", [data], same, options("L2NormOptions"), note)
         yield Case("ADD", [data, Value((1,) * rank, kind)], same, options("AddOptions"), note)
         yield Case("MUL", [data, Value((1,) * rank, kind)], same, options("MulOptions"), note)
         yield Case("LESS", [data, Value((1,) * rank, kind)], [Value(shape, "BOOL")], None, note)
         yield Case("RELU", [data], same, None, note)
-        yield Case("REVERSE_V2", [data, _numbers(rank - 1)], same, None, note)
+        yield Case("REVERSE_V2", [data, integers(rank - 1)], same, None, note)
         yield Case(
             "CONCATENATION",
             [data, data],
@@ -113,7 +109,7 @@ def _ranks() -> Iterator[Case]:
             note,
         )
         for name in ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"):
-            blocks = [data, _numbers(1, 1), Value((2, 2), "INT32", np.zeros((2, 2), np.int32))]
+            blocks = [data, integers(1, 1), Value((2, 2), "INT32", np.zeros((2, 2), np.int32))]
             yield Case(name, blocks, same, None, note)
 
 
@@ -149,7 +145,7 @@ def _scales() -> Iterator[Case]:
         keep = options("ReducerOptions", keepDims=True)
         for name in ("REDUCE_MAX", "SUM"):
             output = Value((2, 1), kind, scale=scale, zero=zero)
-            yield Case(name, [Value((2, 9), kind), _numbers(1)], [output], keep, note)
+            yield Case(name, [Value((2, 9), kind), integers(1)], [output], keep, note)
         for name, table in (("ADD", "AddOptions"), ("SUB", "SubOptions"), ("MUL", "MulOptions")):
             yield Case(name, pair, [Value((2, 9), kind, scale=scale, zero=zero)], options(table), note)
         for output_scale in (1e-9, 1e-4, 10.0):
@@ -210,6 +206,6 @@ def _counts() -> Iterator[Case]:
     )
     for mask in ("beginMask", "endMask", "ellipsisMask", "newAxisMask", "shrinkAxisMask"):
         for output in ((1, 4), (4,), (2, 9), (2, 4)):
-            bounds = [_numbers(1, 5), _numbers(2, 9), _numbers(1, 1)]
+            bounds = [integers(1, 5), integers(2, 9), integers(1, 1)]
             masks = options("StridedSliceOptions", **{mask: 1})
             yield Case("STRIDED_SLICE", [data, *bounds], [Value(output)], masks, f"{mask} {output}")

@@ -6,7 +6,6 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("ai_edge_litert")
@@ -17,7 +16,7 @@ from boards import FIRMWARES, VECTORS, build_of, compare, files, graph, measurem
 from formats.tflite.factory import File, options
 from micro_edges import edges, limits
 from micro_interpreter import runs
-from micro_kernels import CASES, Case, Value
+from micro_kernels import CASES, Case, Value, integers
 from micro_mutations import mutations
 from micro_sweep import sweep
 from sizeup.errors import CorruptModel
@@ -157,10 +156,6 @@ def test_a_file_with_missing_operands_options_or_scales_is_not_said_to_run() -> 
     assert len(wrong_no) <= MAX_WRONG_NO * len(cases), wrong_no
 
 
-def _integers(*numbers: int) -> Value:
-    return Value((len(numbers),), "INT32", np.array(numbers, np.int32))
-
-
 def _reason(case: Case, build: Build = ARM_FIRMWARE) -> str | None:
     return unsupported_reason([sizeup.load(case.pack())], build)
 
@@ -189,11 +184,11 @@ def _reason(case: Case, build: Build = ARM_FIRMWARE) -> str | None:
             "its NEG kernel takes float32, not int8 (operator 'out0')",
         ),
         (
-            Case("MEAN", [Value((2, 9)), _integers(2)], [Value((2,))]),
+            Case("MEAN", [Value((2, 9)), integers(2)], [Value((2,))]),
             "its MEAN kernel takes axes from -2 to 1 (operator 'out0')",
         ),
         (
-            Case("SLICE", [Value((2, 9)), _integers(0, 1), _integers(2, 9)], [Value((2, 9))]),
+            Case("SLICE", [Value((2, 9)), integers(0, 1), integers(2, 9)], [Value((2, 9))]),
             "its SLICE kernel takes slices of its data, not 9 from 1 of 9 (operator 'out0')",
         ),
         (
@@ -207,7 +202,7 @@ def _reason(case: Case, build: Build = ARM_FIRMWARE) -> str | None:
         (
             Case(
                 "TRANSPOSE_CONV",
-                [_integers(1, 6, 6, 7), Value((7, 2, 2, 3), "FLOAT32", bytes(336)), Value((1, 1, 3, 3, 3))],
+                [integers(1, 6, 6, 7), Value((7, 2, 2, 3), "FLOAT32", bytes(336)), Value((1, 1, 3, 3, 3))],
                 [Value((1, 6, 6, 7))],
             ),
             "its TRANSPOSE_CONV kernel takes 4 dimensions, not 5 (operator 'out0')",
@@ -234,7 +229,7 @@ def test_cmsis_nn_needs_a_bias_of_transposed_convolutions_of_16_bits_alone() -> 
     settings = options("TransposeConvOptions", strideH=2, strideW=2, padding=0)
     for kind, reason in (("INT8", None), ("INT16", "needs a bias with int16 data")):
         weights = Value((7, 2, 2, 3), "INT8", bytes(84))
-        inputs = [_integers(1, 6, 6, 7), weights, Value((1, 3, 3, 3), kind)]
+        inputs = [integers(1, 6, 6, 7), weights, Value((1, 3, 3, 3), kind)]
         case = Case("TRANSPOSE_CONV", inputs, [Value((1, 6, 6, 7), kind)], settings)
         text = _reason(case, CMSIS_NN)
         assert text == (reason and f"its TRANSPOSE_CONV kernel {reason} (operator 'out0')")

@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-
 from sizeup.graph import Tensor
 from sizeup.memory.tflm.kernel_call import Call, elements_of, shape_of
 from sizeup.memory.tflm.kernel_rules import (
@@ -40,12 +38,14 @@ from sizeup.memory.tflm.kernel_rules import (
     zero_point,
 )
 from sizeup.memory.tflm.shape_rules import (
+    broadcast,
     broadcast_shapes,
     broadcasts_to_output,
     gathered,
     gathered_blocks,
     listed_shape,
     looked_up,
+    not_broadcast,
     outputs_of_rank,
     same_ranks,
     sliced,
@@ -216,10 +216,8 @@ def _select(call: Call) -> str | None:
     shapes = [shape_of(call.input(position)) for position in range(3)]
     if shapes[0] == shapes[1] == shapes[2] or all(math.prod(shape) == 1 for shape in shapes):
         return None
-    try:
-        return _writes_shape(call, np.broadcast_shapes(*shapes))
-    except ValueError:
-        return f"takes shapes that broadcast, not {', '.join(map(listed_shape, shapes))}"
+    result = broadcast(*shapes)
+    return not_broadcast(*shapes) if result is None else _writes_shape(call, result)
 
 
 def _embedding(call: Call) -> str | None:

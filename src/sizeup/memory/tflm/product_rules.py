@@ -37,6 +37,7 @@ from sizeup.memory.tflm.kernel_rules import (
     uses_cmsis_nn,
 )
 from sizeup.memory.tflm.kernels import fully_connected_operands
+from sizeup.memory.tflm.shape_rules import broadcast
 
 INTEGERS = (INT8, INT16)
 _INT4 = "int4"
@@ -218,9 +219,8 @@ def _matmul(call: Call) -> str | None:
     inner = (left[-2] if rows_last else left[-1], right[-1] if columns_first else right[-2])
     if inner[0] != inner[1]:
         return f"takes matrices that match, not {inner[0]} columns with {inner[1]} rows"
-    try:
-        batch = np.broadcast_shapes(left[:-2], right[:-2])
-    except ValueError:
+    batch = broadcast(left[:-2], right[:-2])
+    if batch is None:
         return "takes batches that broadcast"
     written = (*batch, left[-1] if rows_last else left[-2], right[-2] if columns_first else right[-1])
     if len(written) > len(result) or np.prod(written) != np.prod(result):

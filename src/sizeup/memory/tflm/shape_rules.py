@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sizeup.memory.tflm.kernel_call import Call, elements_of, shape_of
-from sizeup.memory.tflm.kernel_rules import Rule, integers, values
+from sizeup.memory.tflm.kernel_rules import Rule, integers, listed, values
 
 _MAX_INDEXED = 5  # indices of one position of GATHER_ND
 
@@ -128,7 +128,7 @@ def looked_up(call: Call) -> str | None:
 def broadcasts_to_output(call: Call) -> str | None:
     """Data of BROADCAST_TO."""
     data, result = shape_of(call.input(0)), shape_of(call.output())
-    return None if _broadcast(data, result) == result else _not_broadcast(data, result)
+    return None if broadcast(data, result) == result else not_broadcast(data, result)
 
 
 def broadcast_shapes(call: Call) -> str | None:
@@ -136,16 +136,17 @@ def broadcast_shapes(call: Call) -> str | None:
     shapes = [tuple(integers(call.input(position)) or ()) for position in range(2)]
     if len(max(shapes, key=len)) > elements_of(call.output()):
         return f"needs an output of {len(max(shapes, key=len))} sizes, not {elements_of(call.output())}"
-    return _not_broadcast(*shapes) if _broadcast(*shapes) is None else None
+    return not_broadcast(*shapes) if broadcast(*shapes) is None else None
 
 
-def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape that both are broadcast to; None if they do not match."""
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that all are broadcast to; None if they do not match."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         return None
 
 
-def _not_broadcast(*shapes: tuple[int, ...]) -> str:
-    return f"takes shapes that broadcast, not {' and '.join(map(listed_shape, shapes))}"
+def not_broadcast(*shapes: tuple[int, ...]) -> str:
+    """The reason for shapes that do not match."""
+    return f"takes shapes that broadcast, not {listed([*map(listed_shape, shapes)])}"
