@@ -124,6 +124,10 @@ def _shape_limits() -> Iterator[Case]:
     for axis in (-1, 0, 1):
         settings = options("SqueezeOptions", squeezeDims=[axis])
         yield Case("SQUEEZE", [Value((9, 1))], [Value((9,))], settings, f"axis {axis}")
+    for index in (3, 40):
+        columns = Value((2,), "INT32", np.array([0, index], np.int32))
+        settings = options("GatherOptions", axis=1)
+        yield Case("GATHER", [Value((3, 4)), columns], [Value((3, 2))], settings, f"column {index}")
     shape = Value((2,), "INT32", np.array([2, 3], np.int32))
     yield Case("BROADCAST_TO", [Value(())], [Value((2, 3))], None, "without a shape")
     yield Case("BROADCAST_TO", [Value(()), shape], [Value((2, 3))], None, "scalar")

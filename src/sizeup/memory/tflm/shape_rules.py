@@ -87,11 +87,16 @@ def sliced(call: Call) -> str | None:
 
 
 def gathered(call: Call) -> str | None:
-    """Constant indices of GATHER."""
-    data, axis = shape_of(call.input(0)), call.op.attrs.get("axis", 0)
-    if not -len(data) <= axis < len(data):
-        return f"takes axes from {-len(data)} to {len(data) - 1}, not {axis}"
-    return _indices(values(call.input(1)), data[axis])
+    """Constant indices of GATHER. The graph has no axis: it is one that the shapes allow, else the first."""
+    data, shape = shape_of(call.input(0)), shape_of(call.input(1))
+    sizes = [
+        data[axis]
+        for batch in range(len(shape) + 1)
+        for axis in range(batch, len(data))
+        if data[:batch] == shape[:batch]
+        and (*data[:axis], *shape[batch:], *data[axis + 1 :]) == shape_of(call.output())
+    ]
+    return _indices(values(call.input(1)), max(sizes or data[:1], default=0))
 
 
 def _indices(indices: Sequence[int] | None, size: int) -> str | None:
