@@ -96,6 +96,13 @@ def _scale_limits() -> Iterator[Case]:
         scaled = [times._replace(scale=0.5), bias._replace(scale=scale, is_scaled=True)]
         inputs = [data, features, *scaled, state._replace(scale=0.5)]
         yield svdf._replace(inputs=inputs, note=f"bias scale {scale:g}")
+    lstm = next(case for case in CASES if case.label == "UNIDIRECTIONAL_SEQUENCE_LSTM-INT8")
+    for negative in ((0,), (0, 1, 2, 3, 4), (18,), (18, 5, 6, 7, 8)):  # data or state, also with weights
+        changed = [
+            value._replace(scale=-value.scale) if value is not None and position in negative else value
+            for position, value in enumerate(lstm.inputs)
+        ]
+        yield lstm._replace(inputs=changed, note=f"negative scales of {negative}")
 
 
 def _operand_limits() -> Iterator[Case]:

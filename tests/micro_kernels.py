@@ -226,6 +226,13 @@ CASES = [
     ),
     Case(
         "FULLY_CONNECTED",
+        [_int8(2, 9), _weights(2, 9, kind="INT8", scales=2), _weights(2, kind="INT32")],
+        [_int8(2, 2)],
+        _DENSE,
+        "two channels",
+    ),
+    Case(
+        "FULLY_CONNECTED",
         [_int8(2, 9), _weights(5, 9, kind="INT4"), _weights(5, kind="INT32")],
         [_int8(2, 5)],
         _DENSE,
@@ -260,6 +267,9 @@ CASES = [
     Case("CUMSUM", [_float(2, 9), integers(1)], [_float(2, 9)], options("CumsumOptions"), "float"),
     Case("CUMSUM", [_int8(2, 9), integers(1)], [_int8(2, 9)], options("CumsumOptions"), "int8"),
     *(_reduction(name, kind) for name in ("MEAN", "SUM") for kind in ("FLOAT32", "INT8", "INT16")),
+    Case(
+        "SUM", [_float(1, 2, 3, 4), integers(0, 1, 2, 3)], [_float()], options("ReducerOptions"), "all axes"
+    ),
     *(_reduction(name, kind) for name in ("REDUCE_MAX", "REDUCE_MIN") for kind in ("FLOAT32", "INT8")),
     Case(
         "REDUCE_ALL", [Value((2, 9), "BOOL"), integers(1)], [Value((2,), "BOOL")], options("ReducerOptions")
@@ -329,6 +339,13 @@ CASES = [
         [_float(2, 9), Value((2, 2), "INT32", np.array([[0, 0], [1, 1]], np.int32))],
         [_float(2, 11)],
         options("MirrorPadOptions"),
+    ),
+    Case(
+        "MIRROR_PAD",
+        [_float(1, 2, 2, 9), Value((4, 2), "INT32", np.array([[0, 0]] * 3 + [[1, 1]], np.int32))],
+        [_float(1, 2, 2, 11)],
+        options("MirrorPadOptions"),
+        "four axes",
     ),
     Case(
         "SPACE_TO_BATCH_ND",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from micro_kernels import Sizes, convolution
+from formats.tflite.factory import options
+from micro_kernels import CASES, Case, Sizes, Value, convolution, integers
 from sizeup.formats import load
 from sizeup.memory.tflm.layout import Build
 from sizeup.memory.tflm.tail import kernel_requests
@@ -44,3 +45,27 @@ def test_convolutions(sizes: Sizes, dsp: int, mve: int, wide_dsp: int, wide_mve:
 def test_depthwise_convolutions(sizes: Sizes, dsp: int, mve: int) -> None:
     assert _scratch("DEPTHWISE_CONV_2D", sizes, "INT8") == [dsp, mve]
     assert _scratch("DEPTHWISE_CONV_2D", sizes, "INT16") == [0, 0]  # the kernel requests none for 16 bits
+
+
+def test_transposed_convolutions() -> None:
+    """Above 16 channels and for strides of at most 2 as a convolution of 3 * 2 * channels numbers per output.
+
+    Its window is in four columns of bytes, and a copy of the filter with 5 outputs is reversed. Otherwise
+    rows of 32-bit sums: three are under the filter at once, of ((4 - 1) * 2 + 2) columns with 5 channels.
+    """
+    sizes = {}
+    for channels in (16, 17):
+        filter = Value((5, 3, 2, channels), "INT8", bytes(5 * 3 * 2 * channels))
+        settings = options("TransposeConvOptions", strideH=2, strideW=2, padding=1)
+        inputs = [integers(1, 7, 8, 5), filter, Value((1, 3, 4, channels), "INT8")]
+        graph = load(Case("TRANSPOSE_CONV", inputs, [Value((1, 7, 8, 5), "INT8")], settings).pack())
+        sizes[channels] = [kernel_requests(graph, graph.ops[0], build).scratch for build in BUILDS]
+    assert sizes[16] == [(3 * 8 * 5 * 4, 0)] * 2
+    assert sizes[17] == [(4 * 104, 102 * 5), (4 * 112, 102 * 5)]  # 3 * 2 * 17 is 102
+
+
+def test_float_filters_with_state() -> None:
+    """A number for each of 8 filters and 2 rows of data, as in the reference kernel."""
+    case = next(case for case in CASES if case.label == "SVDF-FLOAT32-FLOAT32")
+    graph = load(case.pack())
+    assert [kernel_requests(graph, graph.ops[0], build).scratch for build in BUILDS] == [(4 * 2 * 8,)] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,10 +115,14 @@ def test_bounds_by_hand() -> None:
 
 
 def _operator(
-    kind: str, data: tuple[int, ...], filter: tuple[int, ...] | None, output: tuple[int, ...] | None
+    kind: str,
+    data: tuple[int, ...],
+    filter: tuple[int, ...] | None,
+    output: tuple[int, ...] | None,
+    format: str = "onnx",
 ) -> Graph:
-    """An operator in the layout of ONNX."""
-    builder = GraphBuilder("one", "onnx")
+    """An operator in the layout of a format."""
+    builder = GraphBuilder("one", format)
     inputs = [builder.input("x", data, DTYPES["int8"])]
     if filter is not None:
         inputs.append(builder.tensor("w", filter, DTYPES["int8"], Constant("parameter")))
@@ -128,9 +133,14 @@ def _operator(
 
 
 def test_bounds_of_other_operators_by_hand() -> None:
-    convolution = _operator("conv", (1, 8, 8, 6), (24, 8, 3, 3), (1, 24, 4, 3))
-    copied = 2 * (8 + 6 + 2) * (6 + 6 + 2) * 16 + 16 * (16 + 16)
-    assert max_scratch_bytes(convolution, "esp-nn") == copied + 4 * 24 + 2 * (9 * 16) * 24
+    # 10x6 with 20 channels in 32 lanes, and a stride of 2.
+    first, last = (
+        _operator("conv", (1, 20, 10, 6), (24, 20, 3, 3), (1, 24, 5, 3)),
+        _operator("conv", (1, 10, 6, 20), (24, 3, 3, 20), (1, 5, 3, 24), "tflite"),
+    )
+    copied = 2 * (10 + 6 + 2) * (6 + 6 + 2) * 32 + 16 * (32 + 16)
+    for convolution in (first, last):
+        assert max_scratch_bytes(convolution, "esp-nn") == copied + 4 * 24 + 2 * (9 * 32) * 24
     softmax = _operator("softmax", (2, 20), None, (2, 20))
     assert max_scratch_bytes(softmax, "esp-nn") == 4 * 20
     assert max_scratch_bytes(softmax, "cmsis-nn") == 0
@@ -142,6 +152,9 @@ def test_bounds_of_other_operators_by_hand() -> None:
     # Filters of 3 * 3 * 8 for the 24 outputs of the transposed convolution, sums of all outputs in 32 bits.
     transposed = _operator("conv_transpose", (1, 8, 4, 4), (24, 8, 3, 3), (1, 24, 8, 8))
     assert max_scratch_bytes(transposed, "cmsis-nn") == 4 * 24 + 4 * 80 + 24 * 72 + 4 * 24 * 64
+    # Without the other graphs of its file, only kernels without scratch have a bound.
+    for kernels, size in (("reference", 0), ("cmsis-nn", None), ("esp-nn", None)):
+        assert max_scratch_bytes(replace(pool, other_graphs=None), kernels) == size
     for unknown in (
         _operator("conv", (1, 8, 8, 6), (24, 8, 3, 3), None),
         _operator("conv", (1, 8, 8, 6), None, (1, 24, 4, 3)),

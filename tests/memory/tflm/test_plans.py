@@ -241,7 +241,9 @@ def _loop() -> File:
     ids=["branches", "the same branches twice", "branches with scratch", "a loop"],
 )
 def test_called_subgraphs_share_the_plan(file: File) -> None:
-    assert _predicted(arena(file.load())) == _real(file)
+    memory = arena(file.load())
+    assert _predicted(memory) == _real(file)
+    assert memory.notes[-1] == "3 subgraphs are planned together"
 
 
 def test_an_offline_plan_reaches_into_called_subgraphs() -> None:
@@ -277,6 +279,7 @@ def test_subgraphs_that_nothing_calls_are_planned_along(negations: int) -> None:
     memory = arena(file.load())
     assert memory.head_bytes == max(2, negations + 1) * 640
     assert _predicted(memory) == _real(file)
+    assert memory.notes[-1] == "2 subgraphs are planned together"
 
 
 def test_called_and_uncalled_subgraphs_are_planned_in_the_order_of_the_file() -> None:
@@ -312,6 +315,15 @@ def test_a_subgraph_that_cannot_be_read_leaves_the_arena_unknown() -> None:
     with pytest.raises(Incomplete, match="another graph of the file"):
         arena(graph)
     assert tflm_arena(graph) is None
+
+
+def test_an_operator_that_lacks_an_operand_has_no_arena() -> None:
+    file = File()
+    tensors = [file.main.tensor(f"t{n}", (4, 40)) for n in range(2)]
+    file.main.op("SUM", tensors[:1], tensors[1:], options("ReducerOptions"))
+    file.main.ends(tensors[:1], tensors[1:])
+    with pytest.raises(Incomplete, match="SUM 't1' has no input 1"):
+        arena(file.load())
 
 
 def test_a_shape_that_depends_on_data_is_not_guessed() -> None:

@@ -9,9 +9,10 @@ import pytest
 import sizeup
 from formats.tflite.factory import options
 from micro_interpreter import measure, works
-from micro_kernels import CASES, Case, Value
+from micro_kernels import CASES, Case, Value, convolution
 from sizeup.memory import tflm_arena
 from sizeup.memory.tflm import MicroArena, arena
+from sizeup.memory.tflm.layout import Build, KernelLibrary
 
 pytestmark = pytest.mark.extras
 
@@ -111,6 +112,32 @@ def test_32_bits_of_hello_by_hand(shared: Path) -> None:
     assert memory.tail_bytes_32 == 684
     assert ends == 140
     assert memory.arena_bytes_32 == 544 + tables
+
+
+@pytest.mark.parametrize("name", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+@pytest.mark.parametrize("kernels", ["reference", "cmsis-nn"])
+def test_an_arena_holds_the_scales_of_weights_twice_during_preparation(
+    name: str, kernels: KernelLibrary
+) -> None:
+    """Four bytes per channel for a multiplier, a shift, and a zero point each time the weights are loaded."""
+    build, sizes = Build(4, 1, kernels=kernels, vectors="dsp"), []
+    for channels in (1_000, 2_000):
+        case = convolution(name, (2, 2, 1, 1, 1, channels, 1, 1, "valid"))
+        weights = case.inputs[1]
+        assert weights is not None
+        axis = weights.shape.index(channels)
+        case = case._replace(
+            inputs=[case.inputs[0], weights._replace(scales=channels, axis=axis), case.inputs[2]]
+        )
+        sizes.append(arena(sizeup.load(case.pack()), firmware=build).arena_bytes_32 or 0)
+    assert sizes[1] - sizes[0] == 4 * 4 * 1_000
+
+
+def test_no_arena_is_smaller_than_those_that_ran_on_boards() -> None:
+    """A single number is negated in less, but less than 512 bytes was not tried."""
+    memory = arena(sizeup.load(Case("NEG", [Value((1,))], [Value((1,))]).pack()))
+    assert memory.head_bytes + (memory.tail_bytes_32 or 0) < 512
+    assert memory.arena_bytes_32 == 512
 
 
 def test_nothing_is_said_where_a_kernel_is_not_known(shared: Path) -> None:

@@ -47,12 +47,12 @@ class MicroArena:
     offsets: tuple[int, ...]  # per tensor of the main graph; -1 if it is not in the head
     scratch: tuple[Scratch, ...]
     notes: tuple[str, ...]
-    arena_bytes_64: int | None = None
-    arena_bytes_32: int | None = None
-    overlapping_tensors: int = 0  # tensors that share bytes with other live tensors in an offline plan
-    valid_kernels: str | None = None  # the kernels that such a plan is valid for; None if valid for all
-    unsupported_reason: str | None = None  # why the interpreter rejects the model
-    caveats: tuple[str, ...] = ()  # where it runs, but computes something else or fails for some inputs
+    arena_bytes_64: int | None
+    arena_bytes_32: int | None
+    overlapping_tensors: int  # tensors that share bytes with other live tensors in an offline plan
+    valid_kernels: str | None  # the kernels that such a plan is valid for; None if valid for all
+    unsupported_reason: str | None  # why the interpreter rejects the model
+    caveats: tuple[str, ...]  # where it runs, but computes something else or fails for some inputs
 
     def arena_bytes(self, word_bits: int = 32) -> int | None:
         """The smallest arena on a processor with that word size; None if the tail is unknown."""

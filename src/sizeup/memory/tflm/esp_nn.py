@@ -60,7 +60,7 @@ def _prepare(call: Call) -> KernelRequests:
     """The requests of the reference kernel, and the scratch of ESP-NN."""
     prepare, size = KERNELS[call.op.source].prepare, _scratch_of(call)
     requests = KernelRequests() if prepare is None else prepare(call)
-    return replace(requests, scratch=(*requests.scratch, size)) if size > 0 else requests
+    return replace(requests, scratch=(*requests.scratch, size)) if size else requests
 
 
 ESP_NN = {
@@ -119,16 +119,14 @@ def _convolution_p4(conv: Window) -> int:
         return taps * round_up(channels, 16) * filters + margin + sums
     if taps * channels >= 16:
         return sums + taps * channels + margin
-    wide = round_up(-(-16 // columns), 16)  # channels of a row of at least 16 bytes
+    filter = taps * 16 * filters  # copied with 16 channels
     if conv.padding == (0, 0):
-        return sums + taps * wide * filters + width * height * wide + margin
+        return sums + filter + width * height * 16 + margin
     across = width + 2 * pad_columns
     whole = across * (height + 2 * pad_rows) * channels
     if whole + sums <= _CACHE:
-        return whole + taps * round_up(channels, 16) * filters + margin + sums
-    is_narrow = columns * channels < 16
-    row = across * (wide if is_narrow else channels)
-    filter = taps * wide * filters if is_narrow else 0
+        return whole + filter + margin + sums
+    row = across * 16
     budget, tile = _CACHE - sums - filter, 1
     if budget > 0 and rows * row <= budget:
         tile = min((budget - rows * row) // (conv.stride[0] * row) + 1, conv.result[1])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_right, insort
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from sizeup.memory.tflm.layout import ALIGNMENT, PYTHON_PACKAGE, Build, round_up
 from sizeup.memory.tflm.subgraphs import CALLERS, planned_bytes, subgraphs, variable_bytes
 from sizeup.memory.tflm.tail import kernel_requests
 
-_BEFORE_INFERENCE = (0, 0)  # liveness of tensors that no operator uses
+_BEFORE_INFERENCE = (0, 0)  # liveness of what does not run, or of tensors that no operator uses
 
 
 class Owner(NamedTuple):
@@ -48,7 +49,7 @@ class Liveness:
     """
 
     tensors: list[dict[int, list[int]]]
-    operators: list[list[list[int]]]
+    operators: list[list[tuple[int, int]]]
     ticks: int = 1
 
     def begin(self, subgraph: int, identity: int) -> None:
@@ -57,7 +58,7 @@ class Liveness:
 
     def use(self, subgraph: int, identity: int) -> None:
         """Extend the liveness of a tensor to the current tick."""
-        self.tensors[subgraph].setdefault(identity, [0, 0])[1] = self.ticks
+        self.tensors[subgraph].setdefault(identity, [*_BEFORE_INFERENCE])[1] = self.ticks
 
 
 class _Request(NamedTuple):
@@ -118,7 +119,7 @@ def _scratch(graphs: Sequence[Graph], liveness: Liveness, build: Build) -> Itera
 def liveness_of(graphs: Sequence[Graph]) -> Liveness:
     """The liveness of all tensors and operators of a model; the main graph comes first."""
     numbers = {id(graph): number for number, graph in enumerate(graphs)}
-    liveness = Liveness([{} for _ in graphs], [[[0, 0] for _ in graph.ops] for graph in graphs])
+    liveness = Liveness([{} for _ in graphs], [[_BEFORE_INFERENCE] * len(graph.ops) for graph in graphs])
     _run(graphs[0], numbers, liveness)
     return liveness
 
@@ -139,7 +140,7 @@ def _run(graph: Graph, numbers: dict[int, int], liveness: Liveness) -> None:
         for identity in (*op.inputs, *op.outputs):
             if identity != ABSENT:
                 liveness.use(number, identity)
-        liveness.operators[number][index] = [begin, liveness.ticks]
+        liveness.operators[number][index] = begin, liveness.ticks
     for identity in graph.outputs:
         liveness.use(number, identity)
 
@@ -158,7 +159,7 @@ def place_greedily(
     buffers that are live at once.
     """
     offsets = list(offline) if offline is not None else [ONLINE] * len(sizes)
-    placed = _OccupiedRanges(max(lasts, default=0) + 1)
+    placed = _OccupiedRanges(max(lasts, default=0))
     online = []
     for buffer, offset in enumerate(offsets):
         if offset == ONLINE:
@@ -189,8 +190,8 @@ class _OccupiedRanges:
     looked up in a segment tree over time.
     """
 
-    def __init__(self, steps: int) -> None:
-        self._leaves = 1 << max(steps - 1, 0).bit_length()
+    def __init__(self, last_step: int) -> None:
+        self._leaves = 1 << last_step.bit_length()
         self._tree: list[list[tuple[int, int]]] = [[] for _ in range(2 * self._leaves)]
         self._beginnings: list[tuple[int, int, int]] = []  # (first step, start, end), sorted
 
@@ -214,7 +215,6 @@ class _OccupiedRanges:
         while node:
             ranges += self._tree[node]
             node >>= 1
-        begin = bisect_left(self._beginnings, (first + 1, -1, -1))
-        end = bisect_left(self._beginnings, (last + 1, -1, -1))
+        begin, end = (bisect_right(self._beginnings, step, key=itemgetter(0)) for step in (first, last))
         ranges += [(start, stop) for _, start, stop in self._beginnings[begin:end]]
         return ranges
