@@ -111,6 +111,13 @@ def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.M
     assert choice.tests_of(first, 3.0, is_at_import=False) == ["x"]
     assert choice.tests_of(first, 3.0, is_at_import=True)[0] == "tests/cli/test_d.py::test_e"
     assert choice.tests_of(mutant._replace(line=1), 3.0, is_at_import=False) == []
+    deep = changes.Mutant(changes.PACKAGE / "ops" / "sub" / "conv.py", 0, 7, "a = 1", "1", "2", 0)
+    durations["tests/ops/sub/test_h.py::test_i"] = 0.8  # before 0.3 * 9 and 0.5 * 3
+    monkeypatch.setattr(choice, "tests_by_line", lambda _: {7: sorted(durations)})
+    assert choice.tests_of(deep, 0.9, is_at_import=False) == [
+        "tests/ops/sub/test_h.py::test_i",
+        "tests/cli/test_d.py::test_e",
+    ]
 
 
 def test_every_reason_is_that_of_a_change_that_can_be_made() -> None:

@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "mutants.md"
 NAMES = ("file", "code", "before", "after", "occurrence")  # of a row: what names its mutant
 FOLDERS = ("ops", "cost", "memory", "latency", "checks")
 # A change is judged by the quickest test functions that reach it: those that take so long together.
-SECONDS, SECONDS_OF_SURVIVORS = 10.0, 30.0
+SECONDS, SECONDS_OF_SURVIVORS = 10.0, 60.0
 
 
 def _earlier(chosen: Sequence[Mutant]) -> dict[tuple[object, ...], dict[str, Any]]:
@@ -71,7 +71,7 @@ def main() -> None:
         for each in chosen:
             is_at_import = judge.is_at_import(each)
             tests = choice.tests_of(each, seconds, is_at_import=is_at_import)
-            tasks.append(judge.Task(each, tests, is_at_import))
+            tasks.append(judge.Task(each, tests, is_at_import, choice.seconds_of(tests)))
         with tempfile.TemporaryDirectory() as folder:
             judge.judge(tasks, options.jobs, Path(folder), report)
     PAGE.write_text(page.page(list(rows.values()), options.seed, SECONDS, SECONDS_OF_SURVIVORS), "utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -14,7 +15,7 @@ from mutation.changes import PACKAGE, ROOT, Mutant
 # Both are written by `make coverage`.
 DATA = ROOT / "build" / "coverage" / "data"
 DURATIONS = ROOT / "build" / "coverage" / "tests.xml"
-FAR = 3.0  # factor on the time of functions of other folders, so that those of the own folder come first
+FAR = 3.0  # factor on the time of functions of other folders, for each level: those that are near come first
 
 
 @cache
@@ -40,6 +41,11 @@ def seconds_by_test() -> dict[str, float]:
     return dict(seconds)
 
 
+def seconds_of(tests: Iterable[str]) -> float:
+    """How long these test functions took in all; a second each if that is not known."""
+    return sum(seconds_by_test().get(test, 1.0) for test in tests)
+
+
 def tests_of(mutant: Mutant, seconds: float, *, is_at_import: bool) -> list[str]:
     """The tests that judge a mutant: the quickest, that long in all; none if no test reaches it.
 
@@ -48,8 +54,9 @@ def tests_of(mutant: Mutant, seconds: float, *, is_at_import: bool) -> list[str]
     lines = tests_by_line(mutant.path)
     numbers = lines if is_at_import else [mutant.line]
     tests = sorted({test for number in numbers for test in lines.get(number, [])})
-    folder = f"tests/{mutant.path.relative_to(PACKAGE).parts[0]}/"
-    durations = {test: seconds_by_test().get(test, 1.0) for test in tests}
-    ordered = sorted(tests, key=lambda test: durations[test] * (1 if test.startswith(folder) else FAR))
+    folders = {Path("tests", parent) for parent in mutant.path.relative_to(PACKAGE).parents}
+    durations = {test: seconds_of([test]) for test in tests}
+    levels = {test: len(folders - {*Path(test).parents}) for test in tests}
+    ordered = sorted(tests, key=lambda test: durations[test] * FAR ** levels[test])
     total = list(accumulate(durations[test] for test in ordered))
     return ordered[: max(1, bisect_right(total, seconds))]

@@ -38,7 +38,8 @@ from micro_interpreter import REMEMBERED
 from mutation.changes import PACKAGE, ROOT, Mutant
 
 OFTEN = 20  # mutants from which a test function runs once before them, so that they share what it caches
-LONGEST = 120.0  # seconds until a mutant counts as found because its tests do not end
+# Seconds until a mutant is found because its tests do not end: at least, and per second that they take.
+LONGEST, SLOWEST = 120.0, 12.0
 OPTIONS = (
     "-q", "-s", "-p", "no:cacheprovider", "-m", "not alone", "--hypothesis-profile=mutants",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",  # libraries, before pytest saw them
@@ -75,6 +76,7 @@ class Task(NamedTuple):
     mutant: Mutant | None
     tests: list[str]
     is_anew: bool = False  # whether the package is imported again
+    seconds: float = 0.0  # how long the tests took when coverage was measured
 
     def without(self, tests: set[str]) -> Task:
         """The same task without some of its tests."""
@@ -218,7 +220,8 @@ class Judge:
                     code = _run(items, sources / "failed")
             finally:
                 os._exit(code)
-        self.running[child] = task, time.monotonic() + LONGEST, sources
+        end = time.monotonic() + max(LONGEST, SLOWEST * task.seconds)
+        self.running[child] = task, end, sources
 
     def _ended(self) -> Iterator[Outcome]:
         """What the children found that ended or took too long; their copies of the package are free again."""
