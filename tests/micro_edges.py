@@ -131,10 +131,23 @@ def _shape_limits() -> Iterator[Case]:
     for axis in (-1, 0, 1):
         settings = options("SqueezeOptions", squeezeDims=[axis])
         yield Case("SQUEEZE", [Value((9, 1))], [Value((9,))], settings, f"axis {axis}")
-    for index in (3, 40):
-        columns = Value((2,), "INT32", np.array([0, index], np.int32))
-        settings = options("GatherOptions", axis=1)
-        yield Case("GATHER", [Value((3, 4)), columns], [Value((3, 2))], settings, f"column {index}")
+    for axis, index in ((1, 3), (1, 40), (-1, 3), (-1, 40), (0, 1), (2, 1), (-3, 1)):
+        columns, square = Value((2,), "INT32", np.array([0, index], np.int32)), axis == 0
+        data, result = (Value((4, 4)), Value((2, 4))) if square else (Value((3, 4)), Value((3, 2)))
+        settings = options("GatherOptions", axis=axis)
+        yield Case("GATHER", [data, columns], [result], settings, f"axis {axis} index {index}")
+    for data, batch, axis in (
+        ((2, 5), 1, 1),
+        ((2, 5), -1, 1),
+        ((3, 5), 1, 1),
+        ((2, 5), 1, 0),
+        ((2, 5), 2, 1),
+    ):
+        rows = Value((2, 3), "INT32", np.zeros((2, 3), np.int32))
+        settings = options("GatherOptions", axis=axis, batchDims=batch)
+        yield Case(
+            "GATHER", [Value(data), rows], [Value((2, 3))], settings, f"{data} batch {batch} axis {axis}"
+        )
     shape = Value((2,), "INT32", np.array([2, 3], np.int32))
     yield Case("BROADCAST_TO", [Value(())], [Value((2, 3))], None, "without a shape")
     yield Case("BROADCAST_TO", [Value(()), shape], [Value((2, 3))], None, "scalar")

@@ -171,6 +171,12 @@ def _softmax(node: Node) -> None:
     node.attrs["beta"] = 0.0 if options is None else float(options.Beta())
 
 
+def _gather(node: Node) -> None:
+    options = node.options("GatherOptions")
+    node.attrs["axis"] = 0 if options is None else options.Axis()
+    node.attrs["batch_dims"] = 0 if options is None else options.BatchDims()
+
+
 def _block_size(table: str) -> Callable[[Node], None]:
     """Lowering of operators that exchange blocks of pixels and channels."""
 
@@ -365,6 +371,7 @@ LOWERINGS: dict[str, Callable[[Node], None]] = {
     "LOCAL_RESPONSE_NORMALIZATION": _local_response,
     "REDUCE_WINDOW": _reduce_window,
     "SQUEEZE": _squeeze,
+    "GATHER": _gather,
     "STRIDED_SLICE": _strided_slice,
     "ADD": _fused("AddOptions"),
     "SUB": _fused("SubOptions"),

@@ -15,7 +15,15 @@ import numpy as np
 
 from sizeup.errors import Incomplete
 from sizeup.graph import Tensor
-from sizeup.memory.tflm.kernel_call import Call, Kernel, KernelRequests, Prepare, elements_of, shape_of
+from sizeup.memory.tflm.kernel_call import (
+    Call,
+    Kernel,
+    KernelRequests,
+    Prepare,
+    elements_of,
+    gathered_axes,
+    shape_of,
+)
 
 
 def _unpacked(weights: Tensor) -> tuple[int, ...]:
@@ -159,12 +167,8 @@ def _pooled(call: Call) -> KernelRequests:
 
 def _gathered(call: Call) -> KernelRequests:
     """The computed output shape has the indices in place of one axis."""
-    data, indices = shape_of(call.input(0)), shape_of(call.input(1))
-    elements = elements_of(call.output())
-    batches = [math.prod(indices[:count]) for count in range(len(indices) + 1)]
-    products = [math.prod(data[:axis] + data[axis + 1 :]) * math.prod(indices) for axis in range(len(data))]
-    if not any(elements * batch == product for batch in batches for product in products):
-        _require_elements(call, -1)
+    data, indices, (axis, batch) = shape_of(call.input(0)), shape_of(call.input(1)), gathered_axes(call)
+    _require_elements(call, math.prod((*data[:axis], *indices[batch:], *data[axis + 1 :])))
     return _output_shape(call)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sizeup.memory.tflm.kernel_call import Call, elements_of, shape_of
+from sizeup.memory.tflm.kernel_call import Call, elements_of, gathered_axes, shape_of
 from sizeup.memory.tflm.kernel_rules import Rule, integers, listed, values
 
 _MAX_INDEXED = 5  # indices of one position of GATHER_ND
@@ -87,16 +87,13 @@ def sliced(call: Call) -> str | None:
 
 
 def gathered(call: Call) -> str | None:
-    """Constant indices of GATHER. The graph has no axis: it is one that the shapes allow, else the first."""
-    data, shape = shape_of(call.input(0)), shape_of(call.input(1))
-    sizes = [
-        data[axis]
-        for batch in range(len(shape) + 1)
-        for axis in range(batch, len(data))
-        if data[:batch] == shape[:batch]
-        and (*data[:axis], *shape[batch:], *data[axis + 1 :]) == shape_of(call.output())
-    ]
-    return _indices(values(call.input(1)), max(sizes or data[:1], default=0))
+    """The axes of GATHER and, if its indices are constant, each of them."""
+    data, shape, (axis, batch) = shape_of(call.input(0)), shape_of(call.input(1)), gathered_axes(call)
+    if not 0 <= axis < len(data):
+        return f"takes axes from {-len(data)} to {len(data) - 1}"
+    if not 0 <= batch <= min(axis, len(shape)) or data[:batch] != shape[:batch]:
+        return "takes batch dimensions that its data and its indices have in common, before the axis"
+    return _indices(values(call.input(1)), data[axis])
 
 
 def _indices(indices: Sequence[int] | None, size: int) -> str | None:
