@@ -171,18 +171,13 @@ def _softmax(node: Node) -> None:
     node.attrs["beta"] = 0.0 if options is None else float(options.Beta())
 
 
-def _gather(node: Node) -> None:
-    options = node.options("GatherOptions")
-    node.attrs["axis"] = 0 if options is None else options.Axis()
-    node.attrs["batch_dims"] = 0 if options is None else options.BatchDims()
-
-
-def _block_size(table: str) -> Callable[[Node], None]:
-    """Lowering of operators that exchange blocks of pixels and channels."""
+def _numbers(table: str, **fields: str) -> Callable[[Node], None]:
+    """Lowering of operators with numbers in their options: attributes and their fields; 0 without options."""
 
     def lower(node: Node) -> None:
         options = node.options(table)
-        node.attrs["block_size"] = 0 if options is None else options.BlockSize()
+        for name, field in fields.items():
+            node.attrs[name] = 0 if options is None else getattr(options, field)()
 
     return lower
 
@@ -193,12 +188,12 @@ def _pack(node: Node) -> None:
         node.fail(f"it has {len(node.inputs)} inputs; its options require {options.ValuesCount()}")
 
 
-def _resize_bilinear(node: Node) -> None:
-    node.attrs["taps"] = 4
+def _attributes(**attrs: object) -> Callable[[Node], None]:
+    """Lowering of operators that always have the same attributes."""
+    return lambda node: node.attrs.update(attrs)
 
 
-def _resize_nearest(node: Node) -> None:
-    node.attrs["taps"] = 1
+_RANDOM = _attributes(random=True)  # outputs differ in every inference, even if all inputs are constants
 
 
 def _local_response(node: Node) -> None:
@@ -239,11 +234,6 @@ def _strided_slice(node: Node) -> None:
             options.ShrinkAxisMask(),
         )
         node.attrs.update({name: mask for name, mask in zip(_MASKS, masks, strict=True) if mask})
-
-
-def _random(node: Node) -> None:
-    """Outputs differ in every inference, even if all inputs are constants."""
-    node.attrs["random"] = True
 
 
 def _two_inputs(node: Node) -> None:
@@ -366,12 +356,12 @@ LOWERINGS: dict[str, Callable[[Node], None]] = {
     "AVERAGE_POOL_2D": _pool,
     "MAX_POOL_2D": _pool,
     "L2_POOL_2D": _pool,
-    "RESIZE_BILINEAR": _resize_bilinear,
-    "RESIZE_NEAREST_NEIGHBOR": _resize_nearest,
+    "RESIZE_BILINEAR": _attributes(taps=4),
+    "RESIZE_NEAREST_NEIGHBOR": _attributes(taps=1),
     "LOCAL_RESPONSE_NORMALIZATION": _local_response,
     "REDUCE_WINDOW": _reduce_window,
     "SQUEEZE": _squeeze,
-    "GATHER": _gather,
+    "GATHER": _numbers("GatherOptions", axis="Axis", batch_dims="BatchDims"),
     "STRIDED_SLICE": _strided_slice,
     "ADD": _fused("AddOptions"),
     "SUB": _fused("SubOptions"),
@@ -381,13 +371,13 @@ LOWERINGS: dict[str, Callable[[Node], None]] = {
     "L2_NORMALIZATION": _fused("L2NormOptions"),
     "SVDF": _svdf,
     "SOFTMAX": _softmax,
-    "DEPTH_TO_SPACE": _block_size("DepthToSpaceOptions"),
-    "SPACE_TO_DEPTH": _block_size("SpaceToDepthOptions"),
+    "DEPTH_TO_SPACE": _numbers("DepthToSpaceOptions", block_size="BlockSize"),
+    "SPACE_TO_DEPTH": _numbers("SpaceToDepthOptions", block_size="BlockSize"),
     "PACK": _pack,
-    "RANDOM_UNIFORM": _random,
-    "RANDOM_STANDARD_NORMAL": _random,
-    "MULTINOMIAL": _random,
-    "STABLEHLO_RNG_BIT_GENERATOR": _random,
+    "RANDOM_UNIFORM": _RANDOM,
+    "RANDOM_STANDARD_NORMAL": _RANDOM,
+    "MULTINOMIAL": _RANDOM,
+    "STABLEHLO_RNG_BIT_GENERATOR": _RANDOM,
     "VAR_HANDLE": _var_handle,
     "ASSIGN_VARIABLE": _two_inputs,
     "NON_MAX_SUPPRESSION_V4": _two_inputs,
