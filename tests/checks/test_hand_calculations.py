@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from networks import three_convolutions, with_unknown
@@ -12,10 +13,10 @@ from sizeup.checks import MEASURES, Limit, MemoryFit, Needs, Subject, fit_memory
 from sizeup.checks.board_memory import board_flash, board_ram
 from sizeup.checks.evaluate import LimitSpec, evaluate_limits, layer_limits
 from sizeup.checks.measures import _npu_arena
-from sizeup.checks.npu import NpuFit, _builds, dram_note, npu_ram_parts
+from sizeup.checks.npu import NpuFit, _builds, accelerators_of, dram_note, npu_ram_parts
 from sizeup.cost import count
-from sizeup.dtypes import precision
-from sizeup.graph import Graph
+from sizeup.dtypes import dtype, precision
+from sizeup.graph import Constant, Graph, GraphBuilder, Quant
 from sizeup.latency import EnergyEstimate
 from sizeup.runtimes.vela import Compilation
 
@@ -225,6 +226,47 @@ def test_the_interpreter_is_that_of_the_core_next_to_the_npu(
     known = list(_builds(targets.target(target)))
     assert {(build.enum_bytes, build.kernels, build.vectors) for build in known} == builds
     assert all(build.has_ethos_u for build in known)
+
+
+@pytest.mark.parametrize(
+    ("data", "accelerator"),
+    [
+        # Magic number, an action, and the configuration: product 1 is an Ethos-U65, with 2^8 MACs per cycle.
+        (
+            Constant("parameter", lambda: np.frombuffer(b"COP1\0\0\0\1\x08\0\0\x10", np.uint8)),
+            "ethos-u65-256",
+        ),
+        (Constant("parameter", lambda: np.frombuffer(b"COP1\0\0\0\1\x08\0\0", np.uint8)), None),
+        (Constant("parameter"), None),  # its values are not known
+        (None, None),
+    ],
+    ids=["complete", "cut off", "without values", "an input"],
+)
+def test_a_command_stream_names_its_npu(data: Constant | None, accelerator: str | None) -> None:
+    builder = GraphBuilder("compiled", "tflite")
+    stream = builder.tensor("stream", (12,), dtype("uint8"), data)
+    builder.inputs.extend([stream] * (data is None))
+    result = builder.tensor("y", (1,), dtype("int8"))
+    builder.op("ethos-u", [stream], [result], source="ethos-u")
+    assert list(accelerators_of(builder.freeze())) == [accelerator]
+
+
+@pytest.mark.parametrize(
+    ("target", "caveats"),
+    [
+        ("rx65n/tflm", ["its RSQRT kernel fails during inference for inputs below its zero point"]),
+        ("rpi5/ort", ["ort does not read .tflite files: the verdict is for the same operators"]),
+    ],
+)
+def test_kernels_of_tflite_micro_are_a_caveat_on_its_targets(target: str, caveats: list[str]) -> None:
+    """Numbers from -128 to 9 are below the zero point: they stand for negative ones."""
+    builder, scale = GraphBuilder("root", "tflite"), Quant(np.full(1, 0.5), np.full(1, 10))
+    x, y = (builder.tensor(name, (1, 8), dtype("int8"), quant=scale) for name in "xy")
+    builder.inputs.append(x)
+    builder.op("rsqrt", [x], [y], source="RSQRT")
+    builder.outputs.append(y)
+    fit = _fit(builder.freeze(), target)
+    assert [caveat.partition(" (operator")[0] for caveat in fit.caveats] == caveats
 
 
 @pytest.mark.parametrize(("target", "scratch"), [("stm32f746", 640), ("apollo510", 4_816)])

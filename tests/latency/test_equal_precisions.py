@@ -9,6 +9,8 @@ import pytest
 import sizeup
 from sizeup.dtypes import DTYPES
 from sizeup.graph import Constant, GraphBuilder
+from sizeup.latency import from_columns
+from sizeup.latency.prediction import is_covered
 from sizeup.targets import Target, current_catalog
 
 TARGETS = ["rtx-3090/torch-eager", "a100-80gb-sxm/vllm", "h100-sxm/vllm"]
@@ -59,6 +61,18 @@ def test_another_peak_is_not_covered() -> None:
     assert f"the calibration of {TARGETS[0]} covers only fp16" in estimate.notes
     with pytest.raises(sizeup.TargetError, match="only fp16 was measured"):
         sizeup.estimate(network("float32"), target, precision="bf16", basis="calibrated")
+
+
+@pytest.mark.parametrize("column", ["macs", "read"])
+@pytest.mark.parametrize(("others", "expected"), [(1, True), (2, False)])
+def test_a_calibration_covers_networks_with_99_percent_in_its_precisions(
+    column: str, others: int, expected: bool
+) -> None:
+    """The share of their MACs, or of their bytes if they have no MACs."""
+    work = from_columns(["conv.fp16", "conv"], 1, [0, 0], **{column: [100 - others, others]})
+    calibration = current_catalog().calibration(sizeup.target(TARGETS[0]))
+    assert calibration is not None
+    assert is_covered(work, calibration).tolist() == [expected]
 
 
 def test_only_measured_precisions_are_listed() -> None:

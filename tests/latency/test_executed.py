@@ -86,6 +86,8 @@ def test_kernels_pass_quantized_numbers_on_where_conversions_are_merged() -> Non
         64,
         128,
     )
+    half = execution_of(count(builder.freeze()), precision("fp16"), fuses=["quantize"]).work
+    assert (half.read[conv], half.weights[conv], half.written[conv]) == (256, 128, 256)
     apart = execution_of(count(builder.freeze()))
     assert apart.work.names[apart.work.class_index[apart.kernel[2]]] == "conv_1x1"
 
@@ -152,17 +154,32 @@ def test_kernels_are_valid_for_the_same_graph_with_the_same_fusions() -> None:
     assert not kernels.is_valid_for(other, ["activation"])
 
 
-def test_a_convolution_without_a_window_has_one_tap() -> None:
-    """ONNX Runtime computes up to 15 channels in blocks, then multiples of 4."""
-    for channels, expected in ((15, True), (18, False), (20, True)):
-        builder = GraphBuilder("pointwise")
-        x = builder.input("x", (1, channels, 4, 4), FLOAT)
-        w = builder.tensor("w", (8, channels, 1, 1), FLOAT, Constant("parameter"))
-        y = builder.tensor("y", SHAPE, FLOAT)
-        builder.op("conv", [x, w], [y], {"out_channels": 8})
-        builder.outputs.append(y)
-        graph = builder.freeze()
-        assert is_blocked(graph, graph.ops[0]) is expected
+@pytest.mark.parametrize(
+    ("channels", "result", "groups", "expected"),
+    [
+        # Up to 15 channels, then multiples of 4.
+        (15, 8, 1, True),
+        (18, 8, 1, False),
+        (20, 8, 1, True),
+        # With groups, whole blocks of 16 input and 16 output channels in each.
+        (32, 64, 2, True),
+        (34, 34, 2, False),
+        (32, 48, 2, False),
+        (48, 64, 2, False),
+    ],
+)
+def test_convolutions_that_onnx_runtime_computes_in_blocks_of_channels(
+    channels: int, result: int, groups: int, expected: bool
+) -> None:
+    """A convolution without a window has one tap."""
+    builder = GraphBuilder("pointwise")
+    x = builder.input("x", (1, channels, 4, 4), FLOAT)
+    w = builder.tensor("w", (result, channels // groups, 1, 1), FLOAT, Constant("parameter"))
+    y = builder.tensor("y", (1, result, 4, 4), FLOAT)
+    builder.op("conv", [x, w], [y], {"out_channels": result, "groups": groups})
+    builder.outputs.append(y)
+    graph = builder.freeze()
+    assert is_blocked(graph, graph.ops[0]) is expected
 
 
 def test_a_graph_without_operators_has_no_kernels() -> None:
@@ -197,6 +214,23 @@ def test_a_view_that_repeats_numbers_moves_them_once(shape: Shape | None, size: 
     builder.op("mul", [x, wide], [y])
     builder.outputs.append(y)
     assert execution_of(count(builder.freeze())).work.read.tolist() == [512 + size]
+
+
+def test_a_scattered_tensor_is_copied_for_products_and_not_where_it_is_added() -> None:
+    builder = GraphBuilder("residual")
+    x = builder.input("x", (6, 4), FLOAT)
+    w = builder.tensor("w", (4, 4), FLOAT, Constant("parameter"))
+    y, z = builder.tensor("y", (6, 4), FLOAT), builder.tensor("z", (6, 4), FLOAT)
+    builder.op("matmul", [x, w], [y], {"contracted": (1,)})
+    builder.op("matmul", [y, w, x], [z], {"contracted": (1,)})
+    builder.outputs.append(z)
+    run = RecordedRun((0, -1, 1, 2), (), layouts={x: "apart"})
+    execution = execution_of(count(replace(builder.freeze(), recorded_run=run)))
+    assert [execution.work.names[index] for index in execution.work.class_index] == [
+        *("linear", "linear", "copy_strided"),
+    ]
+    assert execution.main_op.tolist() == [0, 1, 0]
+    assert (execution.work.read[-1], execution.work.written[-1]) == (4 * 24, 4 * 24)
 
 
 def test_products_of_scattered_operands_copy_them_first_unless_a_loop_writes_them_in_order() -> None:

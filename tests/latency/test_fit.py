@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,8 @@ def test_known_rates_are_found_again() -> None:
     for name, rate in TRUE.classes.items():
         assert rates.classes[name].mac * (name != "pool") == pytest.approx(rate.mac, rel=0.02)
         assert rates.classes[name].byte == pytest.approx(rate.byte, rel=0.05)
+        # All networks have ten kernels, so that launches and overhead are known only together.
+        assert 10 * rates.classes[name].launch + rates.run == pytest.approx(10 * rate.launch + 2e-5, rel=0.01)
     new = networks(100, seed=1)
     assert off(rates, new, seconds(TRUE, new)) < 0.01
 
@@ -82,6 +86,22 @@ def test_each_part_of_the_form_is_found_where_it_is_there(true: Rates, form: Fit
     wrong = fit_rates(work, seconds(true, work), FitOptions())
     assert off(right, new, seconds(true, new)) < 0.02
     assert off(right, new, seconds(true, new)) < 0.5 * off(wrong, new, seconds(true, new))
+
+
+def test_steps_that_overshoot_are_damped() -> None:
+    """The rates behind these five times have no error; full steps jump around them, with errors of 40 %."""
+    work = networks(5, seed=53)
+    measured = seconds(Rates(TRUE.pooled, TRUE.classes, TRUE.run, power=4), work)
+    assert off(fit_rates(work, measured, FitOptions(power=4, shrink=1e-6)), work, measured) < 1e-3
+
+
+def test_products_of_one_row_show_how_many_rows_saturate_the_device() -> None:
+    """Half of the products have one row and take 1 + 4 times as long per MAC as those of many rows."""
+    work = networks(40)
+    work = replace(work, rows=np.where(work.rows % 2 == 1, 1.0, 4096.0) * (work.macs > 0))
+    true = Rates(TRUE.pooled, TRUE.classes, TRUE.run, rows=4.0)
+    rates = fit_rates(work, seconds(true, work), FitOptions(saturating=True, shrink=1e-6))
+    assert rates.rows == pytest.approx(4.0, rel=1e-3)
 
 
 def test_a_few_wild_measurements_do_not_move_the_fit() -> None:
@@ -138,6 +158,13 @@ def test_a_prior_from_another_device_makes_up_for_few_measurements() -> None:
     with_prior = fit_rates(few, 3 * seconds(TRUE, few), prior=prior)
     assert off(with_prior, new, 3 * seconds(TRUE, new)) < 0.02
     assert off(with_prior, new, 3 * seconds(TRUE, new)) < 0.5 * off(alone, new, 3 * seconds(TRUE, new))
+
+
+def test_what_is_not_measured_is_the_prior_at_the_speed_of_the_device() -> None:
+    """No kernel exceeds a cache of 1 GB, so that the cost of bytes beyond it is three times the prior's."""
+    work, prior = networks(30), Rates(Rate(1e-11, 2e-10, 5e-6), run=1e-5, cache=1e9, far=5e-9)
+    rates = fit_rates(work, 3 * seconds(prior, work), FitOptions(cache=1e9), prior)
+    assert rates.far == pytest.approx(1.5e-8)
 
 
 def test_the_same_measurements_give_the_same_rates() -> None:

@@ -46,6 +46,14 @@ def test_what_fits_the_cache_is_not_far() -> None:
     assert kernels(RATES, kernel(read=4096)).traffic[0] == pytest.approx(1e-11 * 4096)
 
 
+def test_weights_of_kernels_that_fit_the_cache_are_displaced_by_others() -> None:
+    """Of 8,193 + 2 x 4,095 bytes of weights, 4,096 stay; kernels that exceed the cache have far bytes."""
+    rates = Rates(Rate(0.0, 0.0, 0.0), cache=4096.0, far=1e-9, cold=3e-9)
+    work = from_columns(["conv"] * 3, 1, [0, 0, 0], read=[0, 1, 2], weights=[8193, 4095, 4095])
+    share = 1 - 4096 / (8193 + 4095 + 4095)
+    assert kernels(rates, work).traffic.tolist() == pytest.approx([8193e-9, 3e-9 * 4095 * share, 4097e-9])
+
+
 def test_weights_beyond_the_cache_are_read_again_for_each_row() -> None:
     rates = Rates(Rate(1e-9, 0.0, 0.0), cache=4096.0, reread=2e-9)
     work = from_columns(["conv"] * 2, 2, [0, 1], macs=[1e6, 1e6], weights=[4096, 4097], read=[9000, 0])

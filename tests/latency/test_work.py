@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +14,7 @@ from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
 from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder, Shape
 from sizeup.latency import CLASSES, Work, from_columns, stack, work_of
+from sizeup.latency.work import product_of
 
 FLOAT = dtype("float32")
 
@@ -49,6 +54,7 @@ def only(graph: Graph) -> str:
         (convolution(3, 32, 1), "conv_1x1"),
         (convolution(16, 32, 3, groups=4), "conv_grouped"),
         (convolution(16, 16, 3, groups=16), "depthwise_3"),
+        (convolution(2, 2, 3, groups=2), "depthwise_3"),
         (convolution(16, 16, 5, groups=16), "depthwise_5"),
         (convolution(16, 16, 7, groups=16), "depthwise_7"),
         (convolution(16, 32, 3, groups=16), "conv_grouped"),
@@ -101,6 +107,13 @@ def test_a_transposed_convolution_is_the_product_of_its_input(channels: int) -> 
 def test_a_convolution_to_one_channel_has_one_column() -> None:
     work = work_of(count(convolution(16, 1, 3)))
     assert (work.length[0], work.columns[0], work.rows[0]) == (144, 1, 64)
+
+
+@pytest.mark.parametrize("unknown", ["x", "w", "y"])
+def test_without_all_three_shapes_no_product_is_known(unknown: str) -> None:
+    graph = convolution(16, 32, 3)
+    tensors = [replace(each, shape=None) if each.name == unknown else each for each in graph.tensors]
+    assert product_of(replace(graph, tensors=tuple(tensors)), graph.ops[0]) == (0, 0, 0)
 
 
 def test_a_precision_changes_bytes_and_nothing_else() -> None:
@@ -196,6 +209,13 @@ def test_networks_can_be_picked_in_any_order_and_more_than_once() -> None:
     assert picked.networks == 3
 
 
+def test_columns_are_floats_unless_they_hold_expressions() -> None:
+    macs: Any = np.array([Fraction(2, 3), 1], object)
+    work = from_columns(["a", "b"], 1, [0, 0], macs=macs, read=[1, 2])
+    assert work.macs.tolist() == [Fraction(2, 3), 1]
+    assert [column.dtype.name for column in (work.macs, work.read)] == ["object", "float64"]
+
+
 def test_stacked_networks_share_one_vocabulary() -> None:
     other = from_columns(["c", "b"], 1, [0, 0], macs=[8.0, 16.0])
     both = stack([three(), other])
@@ -210,3 +230,10 @@ def test_a_batch_multiplies_all_but_weights_and_launches() -> None:
     assert np.allclose(eight.read + eight.written, 8 * (once.read + once.written))
     assert (eight.weights.tolist(), eight.count.tolist()) == (once.weights.tolist(), once.count.tolist())
     assert eight.rows.tolist() == [8 * 64]
+
+
+def test_a_product_of_weights_alone_runs_once_for_a_whole_batch() -> None:
+    """Two weights of 2 x 3 and 3 x 4 numbers are multiplied, and a kernel without any bytes is of samples."""
+    work = from_columns(["linear", "other"], 1, [0, 0], macs=[24, 5], weights=[4 * 26, 0], rows=[2, 1])
+    assert work.at_batch(8).macs.tolist() == [24, 8 * 5]
+    assert work.at_batch(8).rows.tolist() == [2, 8]

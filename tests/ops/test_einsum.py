@@ -34,7 +34,16 @@ def test_the_result_has_the_shape_that_numpy_computes(equation: str, shapes: lis
     assert tuple(sizes[letter] for letter in result) == expected
 
 
-@pytest.mark.parametrize(("equation", "ranks"), [("ij,jk->ik", [2]), ("...ijk->i", [2])])
+def test_an_ellipsis_is_at_most_as_long_as_there_are_other_letters() -> None:
+    """Of 26 small and 26 capital letters, 49 are left."""
+    (term,), result = letters("i...jk", [52])
+    assert (term[0], term[-2:], len(set(term))) == ("i", "jk", 52)
+    assert set(result) == set(term)
+
+
+@pytest.mark.parametrize(
+    ("equation", "ranks"), [("ij,jk->ik", [2]), ("...ijk->i", [2]), ("i...jk", [53]), ("...", [53])]
+)
 def test_an_equation_that_does_not_match_its_operands_is_refused(equation: str, ranks: list[int]) -> None:
     with pytest.raises(ValueError, match="einsum"):
         letters(equation, ranks)

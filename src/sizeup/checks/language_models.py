@@ -39,7 +39,7 @@ class ServingCheck:
     tpot: float | None = None
     ram: int | None = None  # bytes of a laptop or phone; None: as in the catalog
     expected: bool = False  # compare expected times with the limits, not their prediction interval
-    architectures: dict[str | None, Architecture] = field(default_factory=dict, repr=False, compare=False)
+    architectures: dict[str | None, Architecture] = field(default_factory=dict)
 
     def of(self, model: str) -> ServingCheck:
         """The same check of another model."""

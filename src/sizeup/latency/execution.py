@@ -173,10 +173,12 @@ class _Executed:
         tensor = np.array([known.get(id(accessed), _FOREIGN) for accessed in accesses.tensors], np.int64)
         moved: Quantities = accesses.bytes_at(self.precision).astype(self.type)
         origin = np.append(self.origin, _FOREIGN)[tensor]
-        if self.precision is None and (origin != tensor).any():
-            bits = np.array([*(max(item.dtype.bits, 1) for item in self.graph.tensors), 1])
-            moved = moved * bits[origin] / bits[tensor]
-        return kernel, origin, self._distinct(tensor, moved), origin == tensor
+        is_own = origin == tensor
+        replaced = np.flatnonzero(~is_own)
+        if self.precision is None and len(replaced):
+            bits = np.array([max(item.dtype.bits, 1) for item in self.graph.tensors])
+            moved[replaced] = moved[replaced] * bits[origin[replaced]] / bits[tensor[replaced]]
+        return kernel, origin, self._distinct(tensor, moved), is_own
 
     def _distinct(self, tensor: Codes, moved: Quantities) -> Quantities:
         """The bytes of each access without repetitions: an expanded alias moves its base tensor once."""

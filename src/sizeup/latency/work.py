@@ -271,8 +271,7 @@ def _class_of_conv(graph: Graph, op: Op) -> str:
 
 def is_depthwise(graph: Graph, op: Op) -> bool:
     """Whether each channel has one separate filter: groups = input channels = output channels."""
-    groups: int = op.attrs.get("groups", 1)
-    return bool(groups > 1 and op.attrs.get("out_channels") == groups and conv.is_depthwise(graph, op))
+    return conv.is_depthwise(graph, op) and bool(1 < op.attrs["groups"] == op.attrs["out_channels"])
 
 
 def product_of(graph: Graph, op: Op) -> Product:

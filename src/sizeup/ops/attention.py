@@ -86,7 +86,7 @@ def attention(call: Call) -> Dim:
 def _softmax_and_bias(call: Call) -> Dim:
     batch, length, _ = call.input(0).shape
     scores = batch * call.number("heads") * length * (length + _earlier_keys(call))
-    bias = batch * length * call.input(1).shape[-1] if call.has_input(2) else 0
+    bias = batch * length * call.input(2).elements if call.has_input(2) else 0
     return (7 if call.has_input(3) else 6) * scores + bias
 
 
