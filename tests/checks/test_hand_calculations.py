@@ -16,7 +16,7 @@ from sizeup.checks.measures import _npu_arena
 from sizeup.checks.npu import NpuFit, _builds, accelerators_of, dram_note, npu_ram_parts
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
-from sizeup.graph import Constant, Graph, GraphBuilder, Quant
+from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder, Quant
 from sizeup.latency import EnergyEstimate
 from sizeup.runtimes.vela import Compilation
 
@@ -251,10 +251,21 @@ def test_a_command_stream_names_its_npu(data: Constant | None, accelerator: str 
     assert list(accelerators_of(builder.freeze())) == [accelerator]
 
 
+def test_an_operator_without_a_command_stream_names_no_npu() -> None:
+    """Its absent operand is -1, which is no position of a tensor: the last one would name an Ethos-U65."""
+    builder = GraphBuilder("compiled", "tflite")
+    result = builder.tensor("y", (1,), dtype("int8"))
+    builder.op("ethos-u", [ABSENT], [result], source="ethos-u")
+    header = Constant("parameter", lambda: np.frombuffer(b"COP1\0\0\0\1\x08\0\0\x10", np.uint8))
+    builder.tensor("stream", (12,), dtype("uint8"), header)
+    assert list(accelerators_of(builder.freeze())) == [None]
+
+
 @pytest.mark.parametrize(
     ("target", "caveats"),
     [
         ("rx65n/tflm", ["its RSQRT kernel fails during inference for inputs below its zero point"]),
+        ("esp32-s3/tflm-esp-nn", ["its RSQRT kernel fails during inference for inputs below its zero point"]),
         ("rpi5/ort", ["ort does not read .tflite files: the verdict is for the same operators"]),
     ],
 )

@@ -130,7 +130,7 @@ def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
 
 def _caveats(needs: Needs, target: Target) -> tuple[str, ...]:
     runtime, format = target.runtime, needs.graph.format
-    arena = needs.arena(target) if runtime.micro in _EXACT else None
+    arena = needs.arena(target) if runtime.micro else None
     caveats = () if arena is None else arena.caveats
     if not is_unreadable(format, runtime.formats):
         return caveats

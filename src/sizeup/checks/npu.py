@@ -16,7 +16,7 @@ from sizeup.checks.limits import MemoryPart
 from sizeup.cost import Cost
 from sizeup.errors import MissingLibrary, NoLatency, RunFailed, SizeupError
 from sizeup.formats import tflite
-from sizeup.graph import Graph
+from sizeup.graph import ABSENT, Graph
 from sizeup.latency import Estimate, Kernels, execution_of, standing_of
 from sizeup.latency.work import Codes
 from sizeup.memory import tflm_arena
@@ -137,7 +137,8 @@ def accelerators_of(graph: Graph) -> Iterator[str | None]:
     for op in graph.ops:
         if op.source != ETHOS_U:
             continue
-        data = graph.tensors[op.inputs[0]].data if op.inputs else None
+        is_present = op.inputs and op.inputs[0] != ABSENT
+        data = graph.tensors[op.inputs[0]].data if is_present else None
         content = np.empty(0, np.uint8) if data is None or data.read is None else np.ravel(data.read())
         start = content[:_HEADER].tobytes()[:_HEADER]
         word = int.from_bytes(start[8:], "little")

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.extras
 REFERENCE = Build(4, 1)
 DSP = Build(4, 1, kernels="cmsis-nn", vectors="dsp")
 HELIUM = Build(4, 1, kernels="cmsis-nn", vectors="mve")
+ESPRESSIF = Build(4, 1, kernels="esp-nn", chip="esp32-s3")
 FAULT = "faults instead of reporting an error if the arena is too small"
 LSTM = next(case for case in CASES if case.label == "UNIDIRECTIONAL_SEQUENCE_LSTM-INT8")
 DENSE = next(case for case in CASES if case.label == "FULLY_CONNECTED-per channel")
@@ -142,6 +143,8 @@ def _grouped(kind: str, channels: int) -> Case:
             REFERENCE,
             ["reads int8 and int16 tensors as int8"],
         ),
+        (_same("ADD", (2, 9), "INT8 INT16 INT8"), ESPRESSIF, []),  # its own kernel
+        (_same("SUB", (2, 9), "INT8 INT16 INT8"), ESPRESSIF, ["reads int8 and int16 tensors as int8"]),
         (_same("SUB", (2, 9), "INT8 INT8 INT8"), REFERENCE, []),
     ],
     ids=lambda value: value.name if isinstance(value, Case) else "",
