@@ -114,6 +114,15 @@ def test_pinwheels_are_found_in_any_order_of_their_pieces() -> None:
         assert not UNCOMPILED._search(shape, height, rank, len(spans) - 1, True)[0]
 
 
+def test_buffers_that_are_all_live_at_once_are_stacked_by_rank() -> None:
+    """Each one raises all that follow: 28 bounds to undo for 8 buffers."""
+    sizes = [3, 1, 4, 1, 5, 9, 2, 6]
+    shape = UNCOMPILED._shape(buffers_of([(size, 0, 0) for size in sizes]))
+    is_packed, offsets = UNCOMPILED._search(shape, sum(sizes), np.arange(8), 8, False)
+    assert is_packed
+    assert offsets.tolist() == [sum(sizes[:place]) for place in range(8)]
+
+
 def test_too_many_or_too_large_are_not_tried() -> None:
     assert stacking.stack(buffers_of([(5, 0, 0)]), 4, 1) is None
     assert stacking.stack(buffers_of([]), 4, 1) is None
