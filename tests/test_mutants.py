@@ -89,6 +89,19 @@ def test_functions_in_memory_compute_what_the_changed_file_says(
     assert at_import == ["3"]  # the default of an argument
 
 
+def test_tables_are_computed_at_import_and_functions_are_not(path: Path) -> None:
+    path.write_text(
+        "TABLE = {n: n + 1 for n in range(9) if n != 2}\n"
+        "TOTAL = sum(n * 2 for n in TABLE)\n"
+        "class Class:\n    rows = [n > 3 for n in TABLE]\n"
+        "    def method(self):\n        return [n < 4 for n in TABLE]\n"
+        "def function():\n    class Local:\n        size = 5\n    return Local\n",
+        "utf-8",
+    )
+    later = {mutant.before for mutant in changes.mutants(path) if not judge.is_at_import(mutant)}
+    assert later == {"n < 4", "4", "5"}
+
+
 def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     near = {"tests/ops/test_a.py::test_b": 0.5, "tests/ops/test_a.py::test_c": 2.0}
     far = {

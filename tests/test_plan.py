@@ -88,6 +88,18 @@ def test_a_size_that_depends_on_data_is_no_zero() -> None:
         sizeup.plan(with_unknown())
 
 
+@pytest.mark.parametrize(
+    ("count", "names"), [(2, "'t0', 't1'"), (3, "'t0', 't1', 't2'"), (4, "'t0', 't1', 't2' and more")]
+)
+def test_tensors_of_unknown_size_are_named_up_to_three(count: int, names: str) -> None:
+    """Strings have a shape, but no size."""
+    builder = GraphBuilder("text")
+    tensors = [builder.input(f"t{number}", (4,), dtype("string")) for number in range(count)]
+    builder.outputs.append(tensors[0])
+    with pytest.raises(Incomplete, match=f"the sizes of {count} tensors depend on data: {names}$"):
+        sizeup.plan(builder.freeze())
+
+
 def test_a_graph_without_operators_needs_its_inputs() -> None:
     builder = GraphBuilder("passed on")
     builder.outputs += [builder.input("x", (3,), dtype("int8")), builder.input("y", (4,), dtype("int8"))]

@@ -58,8 +58,8 @@ def test_a_small_rest_of_512_bytes_is_split_off() -> None:
     allocator.allocate(MIB)
     allocator.allocate(MIB - 512)  # of the second mebibyte, 512 B remain
     assert allocator.blocks() == [[(MIB, True), (MIB - 512, True), (512, False)]]
-    allocator.allocate(1)
-    assert allocator.reserved_bytes == 2 * MIB
+    allocator.allocate(1)  # fits exactly
+    assert allocator.blocks() == [[(MIB, True), (MIB - 512, True), (512, True)]]
 
 
 def test_a_large_rest_is_split_off_only_above_1_mib() -> None:

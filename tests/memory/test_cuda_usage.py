@@ -150,6 +150,13 @@ def test_temporary_tensors_of_kernels_on_a_gpu(graph: Graph, workspace: int) -> 
     assert memory.unmodeled == ()
 
 
-def test_a_kernel_of_unknown_memory_is_named_on_a_gpu_too() -> None:
-    graph = one_op("lstm", "aten.lstm", (4, 8), {"x": (4, 8)})
-    assert usage(graph, use_recorded_run=True, on_gpu=True).unmodeled == ("aten.lstm",)
+@pytest.mark.parametrize(
+    "graph",
+    [
+        one_op("lstm", "aten.lstm", (4, 8), {"x": (4, 8)}),
+        # Without a batch of heads, attention runs as separate ops.
+        one_op("attention", "aten.scaled_dot_product_attention", (2, 5, 8), dict.fromkeys("qkv", (2, 5, 8))),
+    ],
+)
+def test_a_kernel_of_unknown_memory_is_named_on_a_gpu_too(graph: Graph) -> None:
+    assert usage(graph, use_recorded_run=True, on_gpu=True).unmodeled == (graph.ops[0].source,)

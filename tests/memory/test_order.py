@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 import sizeup
-from memory.memory_graphs import branches, random_problem
+from memory.memory_graphs import BYTE, branches, random_problem
 from memory.planner_graphs import known_answers, read
 from sizeup.errors import InvalidPlan
+from sizeup.graph import GraphBuilder
 from sizeup.memory import buffer_liveness, check_schedule
 from sizeup.memory.schedule import best_schedule
 from sizeup.memory.schedule_problem import ScheduleProblem, problem_of, static_bound
@@ -80,6 +81,21 @@ def test_a_branch_is_finished_before_the_next_begins() -> None:
     check_schedule(graph, schedule.ops)
     assert schedule.peak_bytes == int(buffer_liveness(graph, schedule.ops).live_bytes().max()) == 1110
     assert schedule.status == "optimal"
+
+
+def test_an_output_of_the_graph_is_live_until_the_end_though_no_op_reads_it() -> None:
+    builder = GraphBuilder("early output")
+    x = builder.input("x", (4,), BYTE)
+    early, wide, late = (
+        builder.tensor(name, (size,), BYTE) for name, size in (("a", 100), ("b", 50), ("c", 1))
+    )
+    builder.op("repeat", [x], [early])
+    builder.op("repeat", [x], [wide])
+    builder.op("max", [wide], [late])
+    builder.outputs += [early, late]
+    schedule = best_schedule(problem_of(builder.freeze()))
+    # The 100 B are written last, with the input and the other output; before that, 4 + 50 + 1 B are live.
+    assert (schedule.ops, schedule.peak_bytes, schedule.status) == ((1, 2, 0), 4 + 1 + 100, "optimal")
 
 
 def test_an_order_that_reads_before_it_makes_is_refused() -> None:

@@ -101,6 +101,18 @@ def test_a_kernel_has_the_workspace_of_its_algorithm(graph: Graph, numbers: int)
     assert memory.unmodeled == ()
 
 
+@pytest.mark.parametrize(
+    ("kind", "source", "is_modeled"),
+    [("relu", "aten.relu", True), ("pool", "aten.max_pool2d", True), ("rms_norm", "aten.rms_norm", False)],
+)
+def test_other_dtypes_than_float32_are_unmodeled_if_their_kernels_differ(
+    kind: str, source: str, is_modeled: bool
+) -> None:
+    """Most kernels have no workspace in any dtype, and the indices of a pool do not depend on it."""
+    graph = one_op(kind, source, (1, 3, 4, 4), {"x": (1, 3, 4, 4)}, "float64")
+    assert usage(graph, use_recorded_run=True).unmodeled == (() if is_modeled else (source,))
+
+
 def test_transposed_convolutions_of_many_threads_are_unmodeled() -> None:
     memory = usage(_transposed(threads=3), use_recorded_run=True)
     assert memory.unmodeled == ("aten.conv_transpose2d",)

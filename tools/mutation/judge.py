@@ -40,6 +40,7 @@ from mutation.changes import PACKAGE, ROOT, Mutant
 OFTEN = 20  # mutants from which a test function runs once before them, so that they share what it caches
 # Seconds until a mutant is found because its tests do not end: at least, and per second that they take.
 LONGEST, SLOWEST = 120.0, 12.0
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that Python calls at once
 OPTIONS = (
     "-q", "-s", "-p", "no:cacheprovider", "-m", "not alone", "--hypothesis-profile=mutants",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",  # libraries, before pytest saw them
@@ -128,23 +129,29 @@ class Functions:
         """Give the functions the code of a mutant, and forget what they returned before."""
         for cached in self._caches:
             cached.cache_clear()
-        for old, new in _changes(mutant):
+        for old, new in changed_code(*_compiled(mutant)):
             for function in self._known.get(self._key(old), ()):
                 function.__code__ = new
 
 
-def _changes(mutant: Mutant) -> list[tuple[CodeType, CodeType]]:
+def _compiled(mutant: Mutant) -> tuple[CodeType, CodeType]:
+    """The module without and with the change."""
     path = str(mutant.path)
     before = compile(ast.parse(mutant.path.read_text("utf-8")), path, "exec", dont_inherit=True)
-    after = compile(mutant.tree(), path, "exec", dont_inherit=True)
-    return list(changed_code(before, after))
+    return before, compile(mutant.tree(), path, "exec", dont_inherit=True)
 
 
 def is_at_import(mutant: Mutant) -> bool:
     """Whether a mutant changes what is executed when its module is imported."""
-    return any(
-        not old.co_flags & inspect.CO_NEWLOCALS and _own_parts(old) != _own_parts(new)
-        for old, new in _changes(mutant)
+    return _differs_at_import(*_compiled(mutant))
+
+
+def _differs_at_import(before: CodeType, after: CodeType) -> bool:
+    """Whether the code of a module or class differs, also in its classes and comprehensions."""
+    return _own_parts(before) != _own_parts(after) or any(
+        _differs_at_import(old, new)
+        for old, new in zip(_nested(before), _nested(after), strict=True)
+        if not old.co_flags & inspect.CO_NEWLOCALS or old.co_name in COMPREHENSIONS
     )
 
 

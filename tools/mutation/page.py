@@ -39,8 +39,8 @@ changed: they compute nothing.
 {survivors}
 """
 OMITTED = (
-    "`__main__.py`, which starts the command line; `memory/stack_search.py`, which is compiled by Numba; "
-    "abstract methods, protocols, overloads, and imports for type checkers"
+    "`__main__.py`, which starts the command line; abstract methods, protocols, overloads, and imports for "
+    "type checkers"
 )
 
 

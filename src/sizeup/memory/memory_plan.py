@@ -8,7 +8,7 @@ from sizeup.dtypes import DType
 from sizeup.errors import Incomplete
 from sizeup.graph import Graph
 from sizeup.memory.check import check_offsets
-from sizeup.memory.liveness import Buffers, is_scratch
+from sizeup.memory.liveness import Buffers, is_scratch, size_is_known
 from sizeup.memory.packing import Packing, pack
 from sizeup.memory.schedule import Progress, find_schedule, search_progress, with_schedule
 from sizeup.memory.schedule_problem import Schedule
@@ -98,7 +98,7 @@ def _bound(graph: Graph, memory_usage: Usage, bound: int) -> int:
 def _require_sizes(graph: Graph, memory_usage: Usage) -> None:
     if memory_usage.unknown_sizes:
         names = [
-            repr(tensor.name) for tensor in graph.tensors if tensor.shape is None and tensor.data is None
+            repr(tensor.name) for tensor in graph.tensors if tensor.data is None and not size_is_known(tensor)
         ]
         listed = ", ".join(names[:_MAX_NAMED]) + (" and more" if len(names) > _MAX_NAMED else "")
         raise Incomplete(

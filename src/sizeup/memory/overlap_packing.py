@@ -54,7 +54,7 @@ def pack_overlapping(
     best = min(_first_fit(sizes, conflicts, order) for order in _orders(sizes))
     method, note = "first fit", ""
     if best[0] > bound and _pairs(sizes) <= _MAX_SOLVER_PAIRS:
-        solution = _solve(sizes, conflicts, best, bound, started + time_limit, alignment, progress)
+        solution = _solve(sizes, conflicts, best, bound, started + time_limit, progress)
         if solution is None:
             note = INSTALL_HINT
         else:
@@ -202,7 +202,6 @@ def _solve(
     best: _Solution,
     bound: int,
     deadline: float,
-    alignment: int,
     progress: Progress | None,
 ) -> tuple[_Solution, int, str] | None:
     """The best packing, the proven lower bound and the method; None without a solver.
@@ -217,7 +216,7 @@ def _solve(
     deadline += time.monotonic() - started
     if progress is not None:
         progress(bound, best[0])
-    unit = int(np.gcd.reduce([*_numbers(buffers.size, conflicts), 0])) or alignment
+    unit = int(np.gcd.reduce(list(_numbers(buffers.size, conflicts))))
     model = cp_model.CpModel()
     height = model.new_int_var(-(-bound // unit), best[0] // unit, "")
     starts = _model(model, buffers.size // unit, conflicts, unit, height, best)

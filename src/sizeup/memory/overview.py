@@ -52,8 +52,8 @@ class Overview:
 
 def overview(
     graph: Graph,
-    precision: DType | None = None,
-    word_bits: int = 32,
+    precision: DType | None,
+    word_bits: int,
     *,
     firmware: Build = FIRMWARE,
     on_gpu: bool = False,

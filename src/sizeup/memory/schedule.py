@@ -13,7 +13,8 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
@@ -156,13 +157,13 @@ def _next_ready(problem: ScheduleProblem, ready: list[int], done: int, op: int) 
     return ready_ops
 
 
-@dataclass(order=True)
+@dataclass
 class _Partial:
     peak: int
     live: int
-    done: int = field(compare=False)
-    ready: list[int] = field(compare=False)
-    trail: tuple[object, int] | None = field(compare=False)  # (earlier trail, op)
+    done: int
+    ready: list[int]
+    trail: tuple[object, int] | None  # (earlier trail, op)
 
 
 def _beam(problem: ScheduleProblem, width: int, best: _Best, deadline: float) -> _Best:
@@ -180,12 +181,12 @@ def _beam(problem: ScheduleProblem, width: int, best: _Best, deadline: float) ->
                     partials[done] = _Partial(peak, live, done, partial.ready, (partial.trail, op))
         if not partials or time.monotonic() > deadline:
             return best
-        beam = heapq.nsmallest(width, partials.values())
+        beam = heapq.nsmallest(width, partials.values(), key=attrgetter("peak", "live"))
         for partial in beam:
             if partial.trail is not None:
                 partial.ready = _next_ready(problem, partial.ready, partial.done, partial.trail[1])
-    winner = min(beam)
-    return winner.peak, _schedule_of(winner.trail)
+    (complete,) = beam  # of all schedules with the same ops done, one was kept
+    return complete.peak, _schedule_of(complete.trail)
 
 
 def _schedule_of(trail: object) -> tuple[int, ...]:

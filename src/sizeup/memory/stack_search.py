@@ -121,7 +121,6 @@ def _attempts(buffers: Buffers, shape: _Shape) -> Iterator[tuple[Column, int, bo
 
 @_compile
 def _empty_state(count: int, spans: int) -> _State:
-    rows = count + 1
     return _State(
         np.zeros(count, np.bool_),
         np.zeros(count, np.int64),
@@ -129,16 +128,16 @@ def _empty_state(count: int, spans: int) -> _State:
         np.arange(count),
         np.zeros(spans, np.int64),
         np.zeros(count, np.int64),
-        np.zeros((rows, count), np.int32),
-        np.zeros(rows, np.int64),
-        np.zeros(rows, np.int64),
-        np.zeros(rows, np.int64),
-        np.full(rows, -1, np.int64),
-        np.zeros(rows, np.int64),
-        np.zeros((rows, rows), np.bool_),
-        np.zeros(count * count + 1, np.int64),
-        np.zeros(count * count + 1, np.int64),
-        np.zeros(rows + 1, np.int64),
+        np.zeros((count, count), np.int32),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.full(count, -1, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros((count, count), np.bool_),
+        np.zeros(count * count, np.int64),
+        np.zeros(count * count, np.int64),
+        np.zeros(count + 1, np.int64),
     )
 
 
@@ -235,8 +234,7 @@ def _find_overfull_span(shape: _Shape, state: _State, height: int) -> tuple[int,
     space, by_ready, placed, ready = state.space, state.by_ready, state.placed, state.ready
     _sort_by_ready(state, height)
     space[:] = height
-    for index in range(len(size) - 1, -1, -1):
-        buffer = by_ready[index]
+    for buffer in by_ready[::-1]:
         if placed[buffer]:
             continue
         full = -1

@@ -9,7 +9,9 @@ import pytest
 
 from formats.tflite.factory import options
 from micro_kernels import CASES, Case, Value, convolution
+from sizeup.dtypes import dtype
 from sizeup.formats import load
+from sizeup.graph import GraphBuilder
 from sizeup.memory.tflm.caveats import caveats, may_fail_by_value
 from sizeup.memory.tflm.layout import Build
 
@@ -33,6 +35,15 @@ def _transposed(
     shape = (7, rows, rows, channels)
     weights = Value(shape, kind, np.zeros(shape, np.float32 if kind == "FLOAT32" else np.int8))
     data, made = Value((1, 3, 3, channels), kind), Value((1, result, result, 7), kind)
+    return Case("TRANSPOSE_CONV", [sizes, weights, data], [made], options("TransposeConvOptions", **fields))
+
+
+def _rows_transposed() -> Case:
+    """From 3x3 to 6x3: a stride of 2 along the rows alone."""
+    fields = {"strideH": 2, "strideW": 1, "padding": 0}
+    sizes = Value((4,), "INT32", np.array([1, 6, 3, 7], np.int32))
+    weights = Value((7, 4, 1, 3), "INT8", bytes(84))
+    data, made = Value((1, 3, 3, 3), "INT8"), Value((1, 6, 3, 7), "INT8")
     return Case("TRANSPOSE_CONV", [sizes, weights, data], [made], options("TransposeConvOptions", **fields))
 
 
@@ -82,7 +93,9 @@ def _grouped(kind: str, channels: int) -> Case:
         (_transposed(2, 6, activation=1), REFERENCE, []),
         # (3 - 1) * 2 + 4 - 6 = 2 rows of padding: one before, which is no multiple of the stride
         (_transposed(4, 6), DSP, ["writes wrong rows with a stride of 2 and a filter of 4 rows"]),
+        (_rows_transposed(), DSP, ["writes wrong rows with a stride of 2 and a filter of 4 rows"]),
         (_transposed(4, 8), DSP, []),  # without padding
+        (_transposed(4, 6)._replace(settings=None), DSP, []),  # a file without options has no stride
         (_transposed(3, 6), DSP, []),  # one row, after
         (
             _transposed(4, 6, channels=16),
@@ -152,6 +165,13 @@ def _grouped(kind: str, channels: int) -> Case:
 def test_a_caveat_is_that_of_its_kernels(case: Case, build: Build, texts: list[str]) -> None:
     found = caveats([load(case.pack())], build)
     assert found == [f"its {case.name} kernel {text} (operator 'out0')" for text in texts]
+
+
+def test_an_operator_without_operands_has_no_caveat() -> None:
+    builder = GraphBuilder("incomplete", "tflite")
+    builder.op("rsqrt", [builder.input("x", (2, 9), dtype("int8"))], [], source="RSQRT")
+    builder.op("pad", [], [builder.tensor("y", (2, 9), dtype("int8"))], source="PAD")
+    assert caveats([builder.freeze()], DSP) == []
 
 
 @pytest.mark.parametrize(

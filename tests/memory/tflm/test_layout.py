@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sizeup.memory.tflm.kernels import KERNELS
-from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE, Build, extent
+from sizeup.memory.tflm.layout import ARM_FIRMWARE, FIRMWARE, PYTHON_PACKAGE, Build, extent
 
 _TYPES = {"l": ctypes.c_int64, "i": ctypes.c_int32, "h": ctypes.c_int16, "b": ctypes.c_int8}
-_WIDE, _NARROW = Build(8, 4), Build(4, 4)
+_WIDE = Build(8, 4)
+# The types of pointers and of enumerations with few values, which are bytes in Arm's embedded ABI.
+_ABIS = [
+    (PYTHON_PACKAGE, ctypes.c_int64, ctypes.c_int32),
+    (FIRMWARE, ctypes.c_int32, ctypes.c_int32),
+    (ARM_FIRMWARE, ctypes.c_int32, ctypes.c_int8),
+]
 
 
-@given(st.text("plihb", max_size=12), st.sampled_from([_WIDE, _NARROW]))
-def test_a_structure_is_laid_out_as_in_c(fields: str, build: Build) -> None:
-    pointer = ctypes.c_int64 if build.pointer_bytes == 8 else ctypes.c_int32
-    types = {**_TYPES, "p": pointer}
+@given(st.text("pelihb", max_size=12), st.sampled_from(_ABIS))
+def test_a_structure_is_laid_out_as_in_c(fields: str, abi: tuple[Build, Any, Any]) -> None:
+    build, pointer, enumeration = abi
+    types = {**_TYPES, "p": pointer, "e": enumeration}
 
     class Structure(ctypes.Structure):
         _fields_ = [(f"field{n}", types[letter]) for n, letter in enumerate(fields)]

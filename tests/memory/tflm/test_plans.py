@@ -124,8 +124,8 @@ def test_a_plan_that_overlaps_is_refused_unless_that_is_meant() -> None:
 def test_what_the_interpreter_rejects_does_not_depend_on_an_assumed_precision() -> None:
     """It runs plans that overlap, and rejects shapes that it would have to infer."""
     graph, number = _with_plan(_chain(), (0, 320, 640, 960)).load(), precision("int8")
-    assert overview(graph, number).unsupported_reason is None
-    reason = overview(replace(graph, recorded_shapes={0: (1, 40)}), number).unsupported_reason
+    assert overview(graph, number, 32).unsupported_reason is None
+    reason = overview(replace(graph, recorded_shapes={0: (1, 40)}), number, 32).unsupported_reason
     assert reason is not None
     assert reason.startswith("it does not infer shapes: 't0'")
 

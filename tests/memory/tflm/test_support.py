@@ -6,6 +6,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("ai_edge_litert")
@@ -212,6 +213,55 @@ def _reason(case: Case, build: Build = ARM_FIRMWARE) -> str | None:
 )
 def test_the_reason_names_the_kernel_and_what_it_takes(case: Case, reason: str) -> None:
     assert _reason(case) == reason
+
+
+Branch = tuple[int, tuple[int, ...]]  # columns of the input and of the outputs
+
+
+def _conditional(then: Branch, otherwise: Branch, condition: bool) -> File:
+    """4x10 numbers, copied into one of two graphs, which returns constants."""
+    file = File()
+    chosen = file.main.tensor("chosen", (1,), "BOOL", np.array([condition]))
+    data, result = file.main.tensor("data", (4, 10)), file.main.tensor("result", (4, 10))
+    choice = options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
+    file.main.op("IF", [chosen, data], [result], choice)
+    file.main.ends([data], [result])
+    for name, (columns, made) in (("a", then), ("b", otherwise)):
+        graph = file.subgraph(name)
+        outputs = [graph.tensor(f"out{place}", (4, size)) for place, size in enumerate(made)]
+        for output, size in zip(outputs, made, strict=True):
+            ones = graph.tensor("ones", (4, size), "FLOAT32", np.ones((4, size), np.float32))
+            graph.op("NEG", [ones], [output])
+        graph.ends([graph.tensor("in", (4, columns))], outputs)
+    return file
+
+
+CONDITIONS: list[tuple[Branch, Branch, str | None]] = [
+    ((10, (10,)), (10, (10,)), None),
+    ((10, (10,)), (10, ()), None),
+    ((10, ()), (10, (10,)), "needs 1 outputs of the graph 'then', not 0"),
+    ((9, (10,)), (10, (10,)), "needs inputs of the graph 'then' of 160 B for 'data', not 144 B"),
+    ((10, (10,)), (9, (10,)), "needs inputs of the graph 'else' of 160 B for 'data', not 144 B"),
+    ((10, (10,)), (9, ()), "needs inputs of the graph 'else' of 160 B for 'data', not 144 B"),
+    ((10, (10,)), (10, (9,)), "needs outputs of the graph 'else' of 160 B for 'result', not 144 B"),
+    ((10, (10,)), (10, (10, 10)), "needs 1 outputs of the graph 'else', not 2"),
+]
+
+
+def test_both_graphs_of_a_condition_take_its_inputs_and_return_its_outputs() -> None:
+    files = [
+        _conditional(then, otherwise, condition)
+        for then, otherwise, _ in CONDITIONS
+        for condition in (True, False)
+    ]
+    verdicts = runs([file.pack() for file in files])
+    reasons = [unsupported_reason(subgraphs(file.load()), PYTHON_PACKAGE) for file in files]
+    assert reasons[::2] == reasons[1::2]  # they do not depend on the condition
+    assert [reason is None for reason in reasons[::2]] == [
+        *map(all, zip(verdicts[::2], verdicts[1::2], strict=True))
+    ]
+    texts = [reason and f"its IF kernel {reason} (operator 'result')" for _, _, reason in CONDITIONS]
+    assert reasons[::2] == texts
 
 
 @pytest.mark.parametrize(("letters", "shown"), [(60, "n" * 60), (61, "n" * 60 + "...")])

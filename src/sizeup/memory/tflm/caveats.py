@@ -38,10 +38,10 @@ def _dropped_activation(call: Call) -> str | None:
 
 def _shifted_rows(call: Call) -> str | None:
     """Rows before the first output are dropped in steps of the stride, not one by one."""
-    if dtype(call) != INT8:
+    stride = call.op.attrs.get("stride")
+    if dtype(call) != INT8 or stride is None:  # None if the file has no options
         return None
     data, weights, result = (shape_of(tensor) for tensor in (call.input(0), call.input(1), call.output()))
-    stride = call.op.attrs.get("stride", (1, 1))
     if max(stride) <= 2 and data[3] > _REVERSED_ABOVE:
         return None
     rows = -(-result[1] // stride[0])

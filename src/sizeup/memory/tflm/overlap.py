@@ -125,13 +125,16 @@ class _Call(NamedTuple):
     inputs: tuple[Tensor | None, ...]
     output: Tensor
 
+    def input(self, position: int) -> Tensor | None:
+        return self.inputs[position] if position < len(self.inputs) else None
+
     def shape(self, position: int) -> Shape:
-        tensor = self.inputs[position] if position < len(self.inputs) else None
+        tensor = self.input(position)
         return () if tensor is None or tensor.shape is None else tensor.shape
 
     def is_computed(self, position: int) -> bool:
         """Whether the input is computed during the inference."""
-        tensor = self.inputs[position] if position < len(self.inputs) else None
+        tensor = self.input(position)
         return tensor is not None and (tensor.data is None or tensor.data.role == "derived")
 
 
@@ -172,7 +175,7 @@ def _call(graph: Graph, op: Op) -> _Call:
 
 def _width(call: _Call, position: int) -> tuple[int, int] | None:
     """Element widths of an input and the output in bytes; None if not supported."""
-    tensor = call.inputs[position] if position < len(call.inputs) else None
+    tensor = call.input(position)
     if tensor is None or not tensor.elements or not call.output.elements:
         return None
     read, written = tensor.dtype.name, call.output.dtype.name
@@ -249,7 +252,7 @@ def _flat(count: int) -> InputOverlaps:
 
 def _pad(call: _Call) -> Iterator[_InputOverlap]:
     width, shape, result = _width(call, 0), call.shape(0), call.output.shape or ()
-    paddings = call.inputs[1] if len(call.inputs) > 1 else None
+    paddings = call.input(1)
     if width is None or width[0] != width[1] or paddings is None or not _is_read_once(call, 0):
         return
     if paddings.data is None or paddings.data.read is None or paddings.elements != 2 * len(shape):
@@ -262,7 +265,8 @@ def _pad(call: _Call) -> Iterator[_InputOverlap]:
 
 def _block_copy(call: _Call) -> Iterator[_InputOverlap]:
     """A block copy, which must not overlap, unless input and output have the same offset."""
-    if call.inputs[0] is not None and call.inputs[0].dtype == call.output.dtype:
+    source = call.input(0)
+    if source is not None and source.dtype == call.output.dtype:
         yield _InputOverlap(0, 0, in_place=True)
 
 

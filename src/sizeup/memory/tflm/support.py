@@ -53,7 +53,8 @@ def _if(call: Call) -> str | None:
     for body in call.op.bodies:
         inputs, outputs = _ends(body.graph)
         reason = _copies(data, inputs, f"inputs of the graph {body.name!r}")
-        if reason is None and outputs:
+        # It runs an "else" without outputs, which leaves the results as they are.
+        if reason is None and (outputs or body.name != "else"):
             reason = _copies(results, outputs, f"outputs of the graph {body.name!r}")
         if reason:
             return reason
