@@ -123,6 +123,8 @@ def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.M
     first = mutant._replace(line=9)  # reached by the test that imported the file
     assert choice.tests_of(first, 3.0, is_at_import=False) == ["x"]
     assert choice.tests_of(first, 3.0, is_at_import=True)[0] == "tests/cli/test_d.py::test_e"
+    monkeypatch.setattr(choice, "tests_by_line", lambda _: {9: []})
+    assert choice.tests_of(first, 3.0, is_at_import=True) == list(near)  # which may read a table
     assert choice.tests_of(mutant._replace(line=1), 3.0, is_at_import=False) == []
     deep = changes.Mutant(changes.PACKAGE / "ops" / "sub" / "conv.py", 0, 7, "a = 1", "1", "2", 0)
     durations["tests/ops/sub/test_h.py::test_i"] = 0.8  # before 0.3 * 9 and 0.5 * 3

@@ -49,14 +49,17 @@ def seconds_of(tests: Iterable[str]) -> float:
 def tests_of(mutant: Mutant, seconds: float, *, is_at_import: bool) -> list[str]:
     """The tests that judge a mutant: the quickest, that long in all; none if no test reaches it.
 
-    What runs at import is recorded for the test that came first; all tests that reach the file judge it.
+    What runs at import is recorded for the test that came first. It is judged by all tests that reach its
+    file, and by those of its folder: some only read a table.
     """
     lines = tests_by_line(mutant.path)
     numbers = lines if is_at_import else [mutant.line]
-    tests = sorted({test for number in numbers for test in lines.get(number, [])})
+    tests = {test for number in numbers for test in lines.get(number, [])}
     folders = {Path("tests", parent) for parent in mutant.path.relative_to(PACKAGE).parents}
+    if is_at_import:
+        tests |= {test for test in seconds_by_test() if folders <= {*Path(test).parents}}
     durations = {test: seconds_of([test]) for test in tests}
     levels = {test: len(folders - {*Path(test).parents}) for test in tests}
-    ordered = sorted(tests, key=lambda test: durations[test] * FAR ** levels[test])
+    ordered = sorted(tests, key=lambda test: (durations[test] * FAR ** levels[test], test))
     total = list(accumulate(durations[test] for test in ordered))
     return ordered[: max(1, bisect_right(total, seconds))]
