@@ -88,6 +88,6 @@ def elements_of(tensor: Tensor) -> int:
 
 def gathered_axes(call: Call) -> tuple[int, int]:
     """The axis of GATHER, and its number of batch dimensions; both count from the end if negative."""
-    axis, batch = call.op.attrs.get("axis", 0), call.op.attrs.get("batch_dims", 0)
+    axis, batch = call.op.attrs["axis"], call.op.attrs["batch_dims"]
     data, indices = shape_of(call.input(0)), shape_of(call.input(1))
     return axis + len(data) * (axis < 0), batch + len(indices) * (batch < 0)
