@@ -105,9 +105,9 @@ def test_tables_are_computed_at_import_and_functions_are_not(path: Path) -> None
 def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     near = {"tests/ops/test_a.py::test_b": 0.5, "tests/ops/test_a.py::test_c": 2.0}
     far = {
-        "tests/cli/test_d.py::test_e": 0.1,
+        "tests/cli/test_d.py::test_e": 0.04,
         "tests/cli/test_d.py::test_f": 1.0,
-        "tests/cli/test_d.py::test_g": 0.3,
+        "tests/cli/test_d.py::test_g": 0.1,
     }
     durations = {**near, **far}
     monkeypatch.setattr(choice, "seconds_by_test", lambda: durations)
@@ -127,9 +127,9 @@ def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.M
     assert choice.tests_of(first, 3.0, is_at_import=True) == list(near)  # which may read a table
     assert choice.tests_of(mutant._replace(line=1), 3.0, is_at_import=False) == []
     deep = changes.Mutant(changes.PACKAGE / "ops" / "sub" / "conv.py", 0, 7, "a = 1", "1", "2", 0)
-    durations["tests/ops/sub/test_h.py::test_i"] = 0.8  # before 0.3 * 9 and 0.5 * 3
+    durations["tests/ops/sub/test_h.py::test_i"] = 0.8  # before 0.04 * 100 and 0.5 * 10
     monkeypatch.setattr(choice, "tests_by_line", lambda _: {7: sorted(durations)})
-    assert choice.tests_of(deep, 0.9, is_at_import=False) == [
+    assert choice.tests_of(deep, 0.85, is_at_import=False) == [
         "tests/ops/sub/test_h.py::test_i",
         "tests/cli/test_d.py::test_e",
     ]

@@ -15,7 +15,7 @@ from mutation.changes import PACKAGE, ROOT, Mutant
 # Both are written by `make coverage`.
 DATA = ROOT / "build" / "coverage" / "data"
 DURATIONS = ROOT / "build" / "coverage" / "tests.xml"
-FAR = 3.0  # factor on the time of functions of other folders, for each level: those that are near come first
+FAR = 10.0  # factor on the time of functions of other folders, for each level: those that are near come first
 
 
 @cache
