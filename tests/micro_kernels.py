@@ -408,6 +408,13 @@ CASES = [
         options("ResizeNearestNeighborOptions"),
     ),
     Case("GATHER", [_float(5, 9), integers(1, 3)], [_float(2, 9)], options("GatherOptions", axis=0)),
+    Case(
+        "GATHER",
+        [_float(3, 5, 9), Value((3, 2), "INT32", np.zeros((3, 2), np.int32))],
+        [_float(3, 2, 9)],
+        options("GatherOptions", axis=1, batchDims=1),
+        "batch dimensions",
+    ),
     Case("GATHER_ND", [_float(5, 9), Value((2, 1), "INT32", np.zeros((2, 1), np.int32))], [_float(2, 9)]),
     Case(
         "DEPTH_TO_SPACE",

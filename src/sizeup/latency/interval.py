@@ -115,7 +115,7 @@ def _effective_samples(errors: Floats, groups: Codes) -> float:
 def _weighted_quantile(values: Floats, weights: Floats, level: float) -> float:
     order = np.argsort(values, kind="stable")
     mass = np.cumsum(weights[order])
-    return float(values[order[min(int(np.searchsorted(mass, level * mass[-1])), len(values) - 1)]])
+    return float(values[order[np.searchsorted(mass, level * mass[-1])]])
 
 
 def drift(estimated: Floats, measured: Floats, distance: Floats, level: float = LEVEL) -> float:

@@ -264,8 +264,6 @@ def max_pool_indices(call: KernelCall) -> float:
 def _attention(call: KernelCall) -> float:
     """Flash attention: per thread, a block of scores, a result and two sums."""
     query, key = call.shapes[:2]
-    if attention_is_unmodeled(call):
-        return 0
     queries = min(query[-2], 256 if query[-2] >= 768 else 64 if query[-2] >= 192 else 32)
     keys = min(key[-2], 512)
     block = queries * (keys + query[-1] + 2)
