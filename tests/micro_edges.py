@@ -116,6 +116,11 @@ def _operand_limits() -> Iterator[Case]:
         conv = convolution("CONV_2D", (6, 6, 3, 3, 3, 7, 1, 1, "same"), "INT16")
         bias = Value((7,), kind, bytes(7 * WIDTHS[kind]))
         yield conv._replace(inputs=[*conv.inputs[:2], bias], note=f"bias {kind}")
+    axes = Value((2,), "INT32", np.array([1, 0], np.int32))
+    for given in (axes, axes._replace(content=None, variable=True)):
+        yield Case(
+            "TRANSPOSE", [Value((2, 9)), given], [Value((9, 2))], None, "axes of a constant or a state"
+        )
     numbers = {
         kind: Value((2,), kind.upper(), np.array([0, 1], kind)) for kind in ("int16", "int32", "int64")
     }

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sizeup.graph import Quant, Tensor
 from sizeup.memory.tflm.kernel_call import Call, shape_of
+from sizeup.memory.tflm.subgraphs import is_declared
 
 Rule: TypeAlias = Callable[[Call], str | None]
 Rules: TypeAlias = tuple[Rule, ...]
@@ -57,14 +58,7 @@ def scale_count(quant: Quant) -> int:
 def is_constant(tensor: Tensor) -> bool:
     """Whether the file has its content."""
     data = tensor.data
-    if data is None or data.role in ("derived", "scratch"):
-        return False
-    return data.role != "buffer" or data.read is not None
-
-
-def is_variable(tensor: Tensor) -> bool:
-    """Whether the file declares it as state that is kept between inferences."""
-    return tensor.data is not None and tensor.data.role == "buffer" and tensor.data.read is None
+    return data is not None and data.role not in ("derived", "scratch") and not is_declared(tensor)
 
 
 def values(tensor: Tensor) -> list[int] | None:

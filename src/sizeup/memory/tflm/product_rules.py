@@ -24,7 +24,6 @@ from sizeup.memory.tflm.kernel_rules import (
     at,
     dtype,
     is_constant,
-    is_variable,
     listed,
     only_cmsis_nn,
     only_for,
@@ -38,6 +37,7 @@ from sizeup.memory.tflm.kernel_rules import (
 )
 from sizeup.memory.tflm.kernels import fully_connected_operands
 from sizeup.memory.tflm.shape_rules import broadcast
+from sizeup.memory.tflm.subgraphs import is_declared
 
 INTEGERS = (INT8, INT16)
 _INT4 = "int4"
@@ -234,7 +234,7 @@ _FEATURES, _TIMES, _BIAS, _STATE = range(1, 5)
 def _svdf(call: Call) -> str | None:
     if not call.has(_BIAS):
         return "needs a bias"
-    if not is_variable(call.input(_STATE)):
+    if not is_declared(call.input(_STATE)):
         return "needs a state that is a variable"
     names = [dtype(call, position) for position in range(5)]
     if names[0] == FLOAT:
@@ -279,7 +279,7 @@ def _lstm_tensors(call: Call) -> Iterator[str]:
     for variant, positions in _LSTM_OTHERS.items():
         if any(call.has(position) for position in positions):
             yield f"takes no {variant}"
-    if not all(is_variable(call.input(position)) for position in (_LSTM_HIDDEN, _LSTM_CELL)):
+    if not all(is_declared(call.input(position)) for position in (_LSTM_HIDDEN, _LSTM_CELL)):
         yield "needs states that are variables"
     parameters = (*_LSTM_WEIGHTS, *_LSTM_BIASES)
     if uses_cmsis_nn(call) and not all(is_constant(call.input(each)) for each in parameters):
