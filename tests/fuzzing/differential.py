@@ -21,6 +21,7 @@ from micro_interpreter import measure
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.memory import tflm_arena
+from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 
 _BATCH = 250
 _MOST_BYTES = 8 << 20  # of an arena: the interpreter is given 16 MiB
@@ -67,7 +68,7 @@ def _arenas(paths: Sequence[Path], summary: Summary) -> Iterator[tuple[Path, str
     """Head and tail of every file whose arena we state, against the interpreter's report."""
     stated = {}
     for path, graph in _loaded(paths):
-        found = tflm_arena(graph)
+        found = tflm_arena(graph, PYTHON_PACKAGE)
         tail = None if found is None or found.unsupported_reason else found.tail_bytes_64
         if found is not None and tail is not None and found.head_bytes + tail < _MOST_BYTES:
             stated[path] = (found.head_bytes, tail)
