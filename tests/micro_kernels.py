@@ -217,19 +217,15 @@ CASES = [
         "float",
     ),
     Case("FULLY_CONNECTED", [_float(2, 9), _weights(5, 9), _weights(5)], [_float(2, 5)], _DENSE, "float"),
-    Case(
-        "FULLY_CONNECTED",
-        [_int8(2, 9), _weights(5, 9, kind="INT8", scales=5), _weights(5, kind="INT32")],
-        [_int8(2, 5)],
-        _DENSE,
-        "per channel",
-    ),
-    Case(
-        "FULLY_CONNECTED",
-        [_int8(2, 9), _weights(2, 9, kind="INT8", scales=2), _weights(2, kind="INT32")],
-        [_int8(2, 2)],
-        _DENSE,
-        "two channels",
+    *(
+        Case(
+            "FULLY_CONNECTED",
+            [_int8(2, 9), _weights(count, 9, kind="INT8", scales=count), _weights(count, kind="INT32")],
+            [_int8(2, count)],
+            _DENSE,
+            note,
+        )
+        for count, note in ((5, "per channel"), (2, "two channels"))
     ),
     Case(
         "FULLY_CONNECTED",

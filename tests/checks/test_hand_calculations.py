@@ -228,14 +228,14 @@ def test_the_interpreter_is_that_of_the_core_next_to_the_npu(
     assert all(build.has_ethos_u for build in known)
 
 
+# Magic number, an action, and the configuration: product 1 is an Ethos-U65, with 2^8 MACs per cycle.
+STREAM = Constant("parameter", lambda: np.frombuffer(b"COP1\0\0\0\1\x08\0\0\x10", np.uint8))
+
+
 @pytest.mark.parametrize(
     ("data", "accelerator"),
     [
-        # Magic number, an action, and the configuration: product 1 is an Ethos-U65, with 2^8 MACs per cycle.
-        (
-            Constant("parameter", lambda: np.frombuffer(b"COP1\0\0\0\1\x08\0\0\x10", np.uint8)),
-            "ethos-u65-256",
-        ),
+        (STREAM, "ethos-u65-256"),
         (Constant("parameter", lambda: np.frombuffer(b"COP1\0\0\0\1\x08\0\0", np.uint8)), None),
         (Constant("parameter"), None),  # its values are not known
         (None, None),
@@ -256,8 +256,7 @@ def test_an_operator_without_a_command_stream_names_no_npu() -> None:
     builder = GraphBuilder("compiled", "tflite")
     result = builder.tensor("y", (1,), dtype("int8"))
     builder.op("ethos-u", [ABSENT], [result], source="ethos-u")
-    header = Constant("parameter", lambda: np.frombuffer(b"COP1\0\0\0\1\x08\0\0\x10", np.uint8))
-    builder.tensor("stream", (12,), dtype("uint8"), header)
+    builder.tensor("stream", (12,), dtype("uint8"), STREAM)
     assert list(accelerators_of(builder.freeze())) == [None]
 
 
