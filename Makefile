@@ -47,7 +47,7 @@ format:  ## let ruff rewrite what it can
 readme:  ## run the commands of the documentation and write their output into it
 	python tools/readme.py
 
-site:  ## build the documentation site into site/ (pip install --group docs)
+site:  ## build the documentation site into site/ (pip install --group docs, in the environment of Setup)
 	NO_MKDOCS_2_WARNING=1 mkdocs build
 
 first-answers:  ## time the pages of docs/start in clean environments, with the transcript in docs/first-answers.md
