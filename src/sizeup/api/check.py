@@ -232,6 +232,8 @@ def build_check(
     from sizeup.checks import remedies as find_remedies
     from sizeup.checks.evaluate import changes
     from sizeup.checks.host_run import run_on_host
+    from sizeup.checks.measures import latency_caveats
+    from sizeup.memory.packing import INSTALL_HINT, is_solver_installed
     from sizeup.results.check import Check
 
     def evaluate_all(changed: Subject) -> tuple[Limit, ...]:
@@ -242,7 +244,7 @@ def build_check(
 
     limits, fit = evaluate_all(subject), subject.memory_fit
     unsupported_reason = None if fit is None else fit.unsupported_reason
-    caveats = () if fit is None else fit.caveats
+    caveats = (*(() if fit is None else fit.caveats), *latency_caveats(subject, limits))
     is_over = verdict(limits, unsupported_reason) is False
     file = None if model.is_changed else model.file
     is_unsupported = unsupported_reason is not None
@@ -254,9 +256,14 @@ def build_check(
         unsupported_reason = unsupported_reason or host_run.unsupported_reason
         # No remedy that is known changes what the interpreter refuses.
         origin = None if host_run.unsupported_reason else origin
+    if fit is not None and fit.missing_kernels and not is_over:
+        origin = None  # nor does one add a kernel
     remedies = (
         () if origin is None else find_remedies(Case(subject, limits, origin, evaluate_all), time_limit)
     )
+    is_memory_over = any(limit.fits is False and limit.unit == "bytes" for limit in limits)
+    if origin is not None and is_memory_over and not remedies and not is_solver_installed():
+        caveats += (INSTALL_HINT,)
     references = [spec.reference for spec in specs if spec.reference] + ([reference] if reference else [])
     is_compared = reference is not None and reference.amounts is not None
     return Check(
@@ -271,7 +278,7 @@ def build_check(
         strict=strict,
         has_searched_remedies=origin is not None,
         unsupported_reason=unsupported_reason,
-        caveats=caveats,
+        caveats=tuple(dict.fromkeys(caveats)),
         host_run=host_run,
         npu=None if fit is None else fit.npu,
         unknown_ops=len(subject.cost.reasons),

@@ -27,12 +27,15 @@ def precision_option(source: Source, precision: PrecisionSpec) -> str:
 
 
 def option_value(name: str, value: Any) -> str:
-    """A limit as the option takes it; numbers of seconds and joules get their unit."""
+    """A limit as the option takes it; numbers of seconds, joules and few bytes get their unit."""
     from sizeup.checks.measures import MEASURES
+    from sizeup.targets.quantities import SIZE
 
     unit = {"seconds": "s", "joules": "J"}.get(MEASURES[name].unit, "")
     if unit and not isinstance(value, str):
         return f"{value:.12f}".rstrip("0").rstrip(".") + unit
+    if MEASURES[name].unit == "bytes" and isinstance(value, int) and value < SIZE.needs_unit_below:
+        return f"{value}B"
     return shlex.quote(str(value).replace(" ", ""))
 
 

@@ -16,7 +16,7 @@ from sizeup.checks.npu import NpuFit, dram_note, is_npu_target, npu_ram_parts
 from sizeup.checks.npu_support import ai8x_memories, npu_support
 from sizeup.checks.unpublished_planners import activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
-from sizeup.formats.names import is_unreadable
+from sizeup.formats.names import file_words, is_unreadable
 from sizeup.targets import GpuProcess, Target
 
 # Kinds of devices without an operating system, whose weights stay in flash; others load them into RAM.
@@ -42,6 +42,7 @@ class MemoryFit:
     caveats: tuple[str, ...] = ()
     weight_memory: MemoryNeed | None = None  # of an NPU that has one for weights alone
     npu: NpuFit | None = None  # on an Ethos-U: the compiled model, or why there is none
+    missing_kernels: tuple[str, ...] = ()  # op kinds that TFLite Micro may not run after a conversion
 
     @property
     def memories(self) -> tuple[MemoryNeed, ...]:
@@ -89,19 +90,23 @@ def fit_memory(
         flash_need = flash_memory(target, flash, [_stored(needs, target)], code, len(needs.graph.ops))
     support = npu_support(needs, target)
     if support.undetermined_reason:
-        memory = _undetermined(memory, support.undetermined_reason)
+        memory = _undetermined(memory, "host", support.undetermined_reason)
+    missing_kernels = needs.conversion.missing if target.runtime.micro else ()
+    if missing_kernels:
+        memory = _undetermined(memory, "missing kernels", _missing_kernels(needs))
     return MemoryFit(
         memory,
         flash_need,
         _refusal(needs, target) or support.refusal,
         (*_caveats(needs, target), *support.caveats, *((EXTERNAL_RAM,) if memory.is_external else ())),
         weight_memory,
+        missing_kernels=missing_kernels,
     )
 
 
-def _undetermined(memory: MemoryNeed, reason: str) -> MemoryNeed:
+def _undetermined(memory: MemoryNeed, name: str, reason: str) -> MemoryNeed:
     """The need with a part of unknown size."""
-    part = MemoryPart("host", 0, None, reason)
+    part = MemoryPart(name, 0, None, reason)
     return replace(memory, parts=(*memory.parts, part), unknown=(*memory.unknown, reason))
 
 
@@ -132,9 +137,23 @@ def _caveats(needs: Needs, target: Target) -> tuple[str, ...]:
     runtime, format = target.runtime, needs.graph.format
     arena = needs.arena(target) if runtime.micro else None
     caveats = () if arena is None else arena.caveats
-    if not is_unreadable(format, runtime.formats):
+    if runtime.micro and needs.conversion.composed:
+        names = ", ".join(needs.conversion.composed)
+        text = "a converter uses several operators instead, whose memory is an assumed upper bound"
+        caveats += (f"TFLite Micro has no kernel for {names}: {text}",)
+    # Exporters of PyTorch keep the operators for other runtimes; TFLite Micro has the fewest kernels.
+    is_exported = bool(runtime.micro) and format.startswith("torch")
+    if not is_exported and not is_unreadable(format, runtime.formats):
         return caveats
-    return (f"{runtime.name} does not read .{format} files: the verdict is for the same operators", *caveats)
+    return (
+        f"{runtime.name} does not read {file_words(format)}: the verdict is for the same operators",
+        *caveats,
+    )
+
+
+def _missing_kernels(needs: Needs) -> str:
+    names = ", ".join(needs.conversion.missing)
+    return f"TFLite Micro has no kernel for {names}: undetermined until the model is converted to .tflite"
 
 
 def _refusal(needs: Needs, target: Target) -> str | None:
@@ -179,16 +198,19 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     elif arena is not None:
         parts = [MemoryPart("arena", arena.head_bytes, None, arena.tail_unknown_reason)]
     else:
-        packed, count = needs.greedy_plan_bytes, len(needs.graph.ops)
+        packed, count, conversion = needs.greedy_plan_bytes, len(needs.graph.ops), needs.conversion
         parts = [
             MemoryPart("arena", usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"),
             MemoryPart(
                 "interpreter",
                 _TAIL[0] * count,
-                _TAIL[1] * (count + 1),
+                _TAIL[1] * (count + 1 + conversion.added_operators),
                 f"assumed for {units.plural(count, 'operator')}, as there is no .tflite file",
             ),
         ]
+        if conversion.between_bytes:
+            basis = f"assumed for the operators that replace {', '.join(conversion.composed)}"
+            parts.append(MemoryPart("conversion", 0, conversion.between_bytes, basis))
     most = needs.scratch_bytes(target)
     if most is None:
         parts.append(MemoryPart("scratch", 0, None, f"scratch buffers of {kernels} kernels are not known"))

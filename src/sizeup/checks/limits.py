@@ -23,7 +23,7 @@ class Contribution:
     """A layer or tensor that is among the largest contributions to an amount."""
 
     name: str
-    amount: float
+    amount: float | None  # None if it depends on data
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Limit:
 
     @property
     def need(self) -> float | None:
-        """The one amount to show: the expected one, else the upper bound, else the lower bound."""
-        if self.expected is not None:
-            return self.expected
-        return self.need_low if self.need_high is None else self.need_high
+        """The one amount to show: a lower bound without an upper one, else the expected or upper one."""
+        if self.need_high is None and self.need_low is not None:
+            return self.need_low
+        return self.need_high if self.expected is None else self.expected
 
     @property
     def fits(self) -> bool | None:

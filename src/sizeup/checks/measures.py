@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -165,6 +165,16 @@ def _latency(subject: Subject) -> Amount:
         return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
     reason = "" if estimate.high is not None else "the latency of unknown operators is missing"
     return Amount(estimate.low, estimate.high, estimate.seconds, reason, largest)
+
+
+def latency_caveats(subject: Subject, limits: Iterable[Limit]) -> tuple[str, ...]:
+    """The caveats of the latency, if one of the limits is on a latency or an energy, or on its growth."""
+    is_judged = any(
+        limit.unit in ("seconds", "joules") or limit.name in ("growth of latency", "growth of energy")
+        for limit in limits
+        if limit.is_applicable
+    )
+    return () if not is_judged or isinstance(subject.estimate, str) else subject.estimate.notes
 
 
 def _energy(subject: Subject) -> Amount:

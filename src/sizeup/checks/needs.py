@@ -24,8 +24,10 @@ from sizeup.memory import (
 from sizeup.memory.tflm import (
     FIRMWARE,
     Build,
+    Conversion,
     MicroArena,
     chip_of,
+    conversion_of,
     firmwares,
     largest_scratch_bytes,
     max_scratch_bytes,
@@ -168,6 +170,11 @@ class Needs:
         build = _firmwares(target)[-1]
         is_file = not self.is_converted
         return unsupported_reason(self.micro_graph, self._arena_of(build), build, is_file=is_file)
+
+    @cached_property
+    def conversion(self) -> Conversion:
+        """What a conversion to .tflite does with op kinds for which TFLite Micro has no kernel."""
+        return Conversion() if self.graph.format == "tflite" else conversion_of(self.graph, self.precision)
 
     def _arena_of(self, build: Build) -> MicroArena | None:
         if build not in self._arenas:

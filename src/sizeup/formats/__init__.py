@@ -154,7 +154,16 @@ def _load_named(
     if suffix in _LANGUAGE_MODELS:
         traced = f"; hf:{source} records the module of a config.json" if suffix == ".json" else ""
         raise UnknownFormat(f"{source}: no graph; sizeup llm and sizeup check read language models{traced}")
-    raise UnknownFormat(f"{source}: unknown model format; give {_KNOWN}")
+    raise UnknownFormat(f"{source}: {_instead(path)}")
+
+
+def _instead(path: Path) -> str:
+    """What to type instead of a file that is not a model."""
+    if path.suffix.lower() != ".py":
+        return f"unknown model format; give {_KNOWN}"
+    is_below = not path.is_absolute() and ".." not in path.parts
+    module = ".".join(path.with_suffix("").parts) if is_below else path.stem
+    return f"give {module}:NAME, with the name of a model or of a function that returns one"
 
 
 def lfs_object(head: bytes) -> str | None:

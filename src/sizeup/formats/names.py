@@ -37,6 +37,11 @@ def is_unreadable(format: str, readable: Collection[str] | None) -> bool:
     return format in ("tflite", "onnx") and readable is not None and format not in readable
 
 
+def file_words(format: str) -> str:
+    """The models of a format of graphs as text, such as `.onnx files`."""
+    return {"torch": "PyTorch modules", "torch.export": ".pt2 files"}.get(format, f".{format} files")
+
+
 def no_training_mode(source: str) -> str:
     """The error message for a source that cannot be recorded in training mode."""
     return (

@@ -55,7 +55,7 @@ class Check(Result):
     strict: bool = False  # whether uncounted ops make the verdict undetermined
     has_searched_remedies: bool = False  # whether remedies were searched for
     unsupported_reason: str | None = None  # why the runtime cannot run the model
-    # That the runtime does not read the file, or does not run it as its reference kernels do.
+    # That the runtime does not read the file, or does not run it as its reference kernels do; of the latency.
     caveats: tuple[str, ...] = ()
     host_run: HostRun | None = None  # one inference on this machine; None if there was none
     npu: NpuFit | None = None  # for an Ethos-U: what Vela reports, or why it reports nothing

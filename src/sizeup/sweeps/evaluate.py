@@ -274,7 +274,7 @@ _LOWER_BOUND = "only a lower bound of the latency is known (low_ms)"
 
 
 def _latency_columns(prediction: Estimate) -> Row:
-    if prediction.low is None and prediction.basis == "roofline":
+    if prediction.is_lower_bound:
         # A lower bound is not an estimate: it would win every comparison of latencies.
         return {"low_ms": prediction.ms, "basis": prediction.basis, "latency_missing": _LOWER_BOUND}
     return {

@@ -1,6 +1,7 @@
 """TFLite Micro's arena: the planned head and the persistent tail."""
 
 from sizeup.memory.tflm.arena import MicroArena, Scratch, arena
+from sizeup.memory.tflm.conversion import Conversion, conversion_of
 from sizeup.memory.tflm.esp_nn import chip_of, largest_scratch_bytes
 from sizeup.memory.tflm.head import HeadBuffers, Owner, head_buffers
 from sizeup.memory.tflm.layout import FIRMWARE, Build, firmwares
@@ -10,12 +11,14 @@ from sizeup.memory.tflm.vendor_scratch import max_scratch_bytes
 __all__ = [
     "FIRMWARE",
     "Build",
+    "Conversion",
     "HeadBuffers",
     "MicroArena",
     "Owner",
     "Scratch",
     "arena",
     "chip_of",
+    "conversion_of",
     "firmwares",
     "head_buffers",
     "largest_scratch_bytes",

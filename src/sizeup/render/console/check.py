@@ -11,12 +11,21 @@ from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled, print_rows
 from sizeup.render.console.npu import npu_lines
-from sizeup.render.vocabulary import NOT_APPLICABLE, fit_verdict, host_run_text, named, uncounted_entries
+from sizeup.render.vocabulary import (
+    MOST_NAMED,
+    NOT_APPLICABLE,
+    contributions_text,
+    fit_verdict,
+    host_run_text,
+    named,
+    part_text,
+    uncounted_entries,
+)
 from sizeup.results.check import Check, Growth, Status, by_path, status
-from sizeup.units import plural, printable, quantity, shorten
+from sizeup.units import plural, printable, quantity, rate
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Limit, MemoryPart, Remedy
+    from sizeup.results.parts import Limit, Remedy
 
 VERDICTS: dict[Status, str] = {
     "fits": "YES",
@@ -28,8 +37,7 @@ VERDICTS: dict[Status, str] = {
 REMEDY_LABELS = {True: "fits", False: "not enough", None: "may fit"}
 _TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters", "ttft": "TTFT", "tpot": "TPOT"}
 _HEADING = "Remedies, each applied and checked again:"
-_NOTHING = "No remedy found: nothing that sizeup can try reduces the need of this model."
-_MOST_NAMED = 3
+_NOTHING = "No remedy found: no change that was tried reduces the need of this model."
 _MEMORIES = ("ram", "arena", "peak")
 
 
@@ -80,8 +88,8 @@ def verdict(checks: Sequence[Check]) -> str:
 
 
 def _first(checks: Sequence[Check]) -> str:
-    names = ", ".join(printable(check.name) for check in checks[:_MOST_NAMED])
-    return f"{names} and {len(checks) - _MOST_NAMED:,} more" if len(checks) > _MOST_NAMED else names
+    names = ", ".join(printable(check.name) for check in checks[:MOST_NAMED])
+    return f"{names} and {len(checks) - MOST_NAMED:,} more" if len(checks) > MOST_NAMED else names
 
 
 def headline(check: Check) -> str:
@@ -237,13 +245,13 @@ def _excess(limit: Limit, low: float, high: float) -> str:
     excess = low - limit.maximum
     if limit.format(low) != limit.format(high):
         if limit.maximum and excess >= 5 * limit.maximum:
-            return f"{low / limit.maximum:.3g} to {high / limit.maximum:.3g} times"
+            return f"{rate(low / limit.maximum)} to {rate(high / limit.maximum)} times"
         return f"{_span(limit, excess, high - limit.maximum)} more than"
     if not limit.maximum:
         return f"{limit.format(excess)} more than"
     if excess < 5 * limit.maximum:
         return f"{limit.format(excess)} ({100 * excess / limit.maximum:.3g} %) more than"
-    return f"{excess / limit.maximum + 1:.3g} times"
+    return f"{rate(excess / limit.maximum + 1)} times"
 
 
 def undetermined(limit: Limit) -> str:
@@ -271,8 +279,8 @@ def undetermined(limit: Limit) -> str:
 def _largest(limit: Limit) -> str:
     by_count = limit.name in ("flash", "weights")
     amount_text = (lambda value: f"{quantity('count', value)} parameters") if by_count else limit.format
-    names = [f"{shorten(layer.name)} {amount_text(layer.amount)}" for layer in limit.largest[:_MOST_NAMED]]
-    return f"; largest: {', '.join(names)}" if names else ""
+    names = contributions_text(limit.largest, amount_text)
+    return f"; largest: {names}" if names else ""
 
 
 def cells(limit: Limit) -> Cells:
@@ -308,7 +316,7 @@ def details(check: Check) -> Iterator[Finding]:
     """Yields the parts of each need, the report of Vela, the tensors at the peak, and the assumptions."""
     for limit in check.limits:
         if len(limit.parts) > 1:
-            yield Finding(title(limit), " + ".join(map(_part, limit.parts)))
+            yield Finding(title(limit), " + ".join(map(part_text, limit.parts)))
         least, most, expected = limit.need_low, limit.need_high, limit.expected
         if expected is not None and least is not None and most is not None and least != most:
             span = f"90 % interval {limit.format(least)} to {limit.format(most)}"
@@ -318,21 +326,11 @@ def details(check: Check) -> Iterator[Finding]:
         yield from (Finding(label, text) for label, text in npu_lines(check.npu))
     tensors = check.peak_tensors if check.npu is None else ()
     if tensors and any(item.name in _MEMORIES for item in check.limits):
-        names = [f"{shorten(item.name)} {quantity('bytes', item.amount)}" for item in tensors[:_MOST_NAMED]]
-        rest = len(tensors) - _MOST_NAMED
-        yield Finding("live at peak", ", ".join(names) + (f" and {rest:,} more" if rest > 0 else ""))
+        names = contributions_text(tensors, lambda value: quantity("bytes", value))
+        rest = len(tensors) - MOST_NAMED
+        yield Finding("live at peak", names + (f" and {rest:,} more" if rest > 0 else ""))
     for text in dict.fromkeys(text for limit in check.limits for text in limit.assumptions):
         yield Finding("assumed", text)
-
-
-def _part(part: MemoryPart) -> str:
-    least = quantity("bytes", part.low_bytes)
-    if part.is_exact:
-        return f"{part.name} {least}"
-    if part.high_bytes is None:
-        return f"{part.name} at least {least}"
-    most = quantity("bytes", part.high_bytes)
-    return f"{part.name} {least} to {most}" if part.low_bytes else f"{part.name} up to {most}"
 
 
 def effect(remedy: Remedy) -> str:

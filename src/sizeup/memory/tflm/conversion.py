@@ -1,0 +1,170 @@
+"""Which ops of other formats a converter can express with TFLite Micro's kernels.
+
+An op kind has a kernel if one of the TFLite operators of its cost rule has one. Converters fold or drop some
+of the other op kinds and compose others of several operators (`COMPOSED`); for the rest, no way is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sizeup.dtypes import DType
+from sizeup.graph import ABSENT, Graph, Op
+from sizeup.memory.liveness import tensor_bytes
+from sizeup.memory.tflm.support import RESOLVED
+from sizeup.ops import UnknownShape, call_of, cost_rule_of
+
+_ATTENTION = ("FULLY_CONNECTED", "BATCH_MATMUL", "MUL", "ADD", "SOFTMAX")
+_NORM = ("MEAN", "SQUARED_DIFFERENCE", "ADD", "RSQRT", "MUL")
+_RECURRENT = ("FULLY_CONNECTED", "ADD", "MUL", "SUB", "LOGISTIC", "TANH")
+
+FOLDED = frozenset(
+    {
+        *("view", "identity", "copy", "call", "dropout", "fake_quantize"),
+        *("batch_norm", "weight_norm"),  # folded into weights
+    }
+)
+"""Op kinds without an operator after a conversion."""
+
+COMPOSED: dict[str, tuple[str, ...]] = {
+    "addcmul": ("MUL", "DIV", "ADD"),
+    "attention": _ATTENTION[1:],
+    "attention_layer": (*_ATTENTION, *_NORM),
+    "bilinear": ("FULLY_CONNECTED", "BATCH_MATMUL", "ADD"),
+    "clamp": ("RELU6",),
+    "cosine_similarity": ("MUL", "SUM", "SQRT", "DIV"),
+    "dynamic_quantize": ("REDUCE_MAX", "REDUCE_MIN", "SUB", "DIV", "ROUND", "ADD"),
+    "einsum": ("TRANSPOSE", "BATCH_MATMUL"),
+    "embed_layer_norm": ("GATHER", *_NORM),
+    "embedding": ("GATHER",),
+    # An approximation by an exponential function or by tanh.
+    "erf": ("ABS", "MUL", "ADD", "DIV", "EXP", "SUB", "SELECT_V2"),
+    "fused_attention": _ATTENTION,
+    "gather_dequantize": ("GATHER", "DEQUANTIZE"),
+    "gelu": ("MUL", "ADD", "TANH"),
+    "global_pool": ("MEAN",),
+    "glu": ("SPLIT", "LOGISTIC", "MUL"),
+    "gru": _RECURRENT,
+    "hardsigmoid": ("ADD", "RELU6", "MUL"),
+    "layer_norm": _NORM,
+    "lerp": ("SUB", "MUL", "ADD"),
+    "logsumexp": ("REDUCE_MAX", "SUB", "EXP", "SUM", "LOG", "ADD"),
+    "mean_n": ("ADD_N", "MUL"),
+    "min_max": ("REDUCE_MIN", "REDUCE_MAX"),
+    "mish": ("EXP", "ADD", "LOG", "TANH", "MUL"),
+    "norm_reduction": ("SQUARE", "SUM", "SQRT"),
+    "outer": ("MUL",),
+    "pow": ("SQUARE", "MUL", "SQRT", "EXP", "LOG"),  # with one constant operand
+    "reciprocal": ("DIV",),
+    "rms_norm": _NORM,
+    "rnn": _RECURRENT,
+    "rotary": ("SLICE", "MUL", "SUB", "ADD", "CONCATENATION"),
+    "silu": ("LOGISTIC", "MUL"),
+    "skip_layer_norm": ("ADD", *_NORM),
+    "skip_rms_norm": ("ADD", *_NORM),
+    "softplus": ("EXP", "ADD", "LOG"),
+    "softsign": ("ABS", "ADD", "DIV"),
+    "threshold": ("GREATER", "SELECT_V2"),
+    "triangle": ("MUL",),
+    "variance": ("MEAN", "SQUARED_DIFFERENCE", "SQRT"),
+}
+"""Op kinds without a kernel, and operators with a kernel that converters compose them of."""
+
+# Windows of TFLite Micro's kernels, which also run 1-D ones, extend over at most two dimensions.
+_WINDOWED, _MOST_SPATIAL = ("conv", "conv_transpose", "pool", "resize"), 2
+_MOST_TAPS = 4  # of RESIZE_BILINEAR
+# Parts of the names of operators that share the op kind of others with a kernel, but have none.
+_UNLIKE = {
+    "create": ("rand", "normal", "uniform", "exponential"),
+    "cumulate": ("prod", "max", "min", "logcum"),
+    "resize": ("_aa",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Op kinds of a graph for which TFLite Micro has no kernel; `composed` are replaced by several.
+
+    Between the operators that replace one op are tensors of at most `between_bytes`.
+    """
+
+    missing: tuple[str, ...] = ()
+    composed: tuple[str, ...] = ()
+    between_bytes: int = 0
+    added_operators: int = 0
+
+
+def conversion_of(graph: Graph, precision: DType | None = None) -> Conversion:
+    """What a conversion to .tflite does with the op kinds that have no kernel, including control flow."""
+    missing, composed, sizes, added = dict[str, None](), dict[str, None](), [0], 0
+    for part, op in _computed(graph):
+        operators = COMPOSED.get(op.kind, ())
+        if name := _missing(part, op):
+            missing[name] = None
+        elif len(operators) > 1:
+            composed[op.kind] = None
+            added += len(operators) - 1
+            sizes.append(_between_bytes(part, op, precision))
+    return Conversion(tuple(missing), tuple(composed), max(sizes), added)
+
+
+def _between_bytes(graph: Graph, op: Op, precision: DType | None) -> int:
+    """One tensor per operator but the last, as large as the largest of the op; and those of scores."""
+    tensors = [graph.tensors[identity] for identity in (*op.inputs, *op.outputs) if identity != ABSENT]
+    sizes = [tensor_bytes(tensor, precision) for tensor in tensors if tensor.data is None]
+    size = (len(COMPOSED[op.kind]) - 1) * max(sizes, default=0)
+    rule = cost_rule_of(op.kind)
+    if rule is None or rule.family != "attention" or rule.elementwise is None:
+        return size
+    # Every score has at least one elementwise operation. A tensor without a shape has no size at all.
+    with suppress(UnknownShape):
+        bits = (precision or tensors[0].dtype).bits
+        size += int(rule.elementwise(call_of(graph, op))) * bits // 8
+    return size
+
+
+def has_kernel(op_kind: str) -> bool:
+    """Whether TFLite Micro has a kernel for an operator of the op kind."""
+    rule = cost_rule_of(op_kind)
+    return rule is not None and not RESOLVED.isdisjoint(rule.tflite)
+
+
+def _computed(graph: Graph) -> Iterator[tuple[Graph, Op]]:
+    """The ops with their graphs, without those of constants, which a converter computes."""
+    for op in graph.ops:
+        if not op.outputs or any(graph.tensors[identity].data is None for identity in op.outputs):
+            yield graph, op
+        for body in op.bodies:
+            yield from _computed(body.graph)
+
+
+def _missing(graph: Graph, op: Op) -> str:
+    """The op kind as text if no kernels can compute the op; empty if some can."""
+    name = op.source.lower()
+    if any(part in name for part in _UNLIKE.get(op.kind, ())):
+        return op.source
+    if op.kind in _WINDOWED and (spatial := _spatial(graph, op)) > _MOST_SPATIAL:
+        return f"{spatial}-D {op.kind}"
+    if op.kind == "resize" and op.attrs.get("taps", 0) > _MOST_TAPS:
+        return f"{op.kind} with {op.attrs['taps']} taps"
+    if op.kind == "pow" and sum(_is_computed(graph, identity) for identity in op.inputs) > 1:
+        return op.kind
+    if op.kind in FOLDED or op.kind in COMPOSED or has_kernel(op.kind):
+        return ""
+    return op.source if op.kind == "pointwise" else op.kind
+
+
+def _is_computed(graph: Graph, identity: int) -> bool:
+    return identity != ABSENT and graph.tensors[identity].data is None
+
+
+def _spatial(graph: Graph, op: Op) -> int:
+    """The number of dimensions of a window; 0 if it is not known."""
+    if kernel := op.attrs.get("kernel"):
+        return len(kernel)
+    position = 1 if op.kind in ("conv", "conv_transpose") else 0
+    identity = op.inputs[position] if position < len(op.inputs) else ABSENT
+    shape = None if identity == ABSENT else graph.tensors[identity].shape
+    return 0 if shape is None else len(shape) - 2

@@ -1,0 +1,131 @@
+"""Verdicts for TFLite Micro of models that have to be converted: missing kernels are never a yes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sizeup
+
+torch = pytest.importorskip("torch")
+onnx = pytest.importorskip("onnx")
+TARGET = "stm32f746/tflm-cmsis-nn"
+
+
+class Sampled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    """A convolution and a grid sample, which no kernel of TFLite Micro computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(1, 4, 3, padding=1)
+
+    def forward(self, x: Any, grid: Any) -> Any:
+        return torch.nn.functional.grid_sample(self.conv(x), grid, align_corners=False)
+
+
+INPUTS = {"x": (1, 1, 8, 8), "grid": (1, 8, 8, 2)}
+
+
+def onnx_of(tmp_path: Path, op: str, *shapes: tuple[int, ...], **attributes: Any) -> Path:
+    names = [f"x{index}" for index in range(len(shapes))]
+    kinds = onnx.TensorProto.FLOAT
+    inputs = [
+        onnx.helper.make_tensor_value_info(name, kinds, shape)
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+    output = onnx.helper.make_tensor_value_info("y", kinds, None)
+    node = onnx.helper.make_node(op, names, ["y"], **attributes)
+    graph = onnx.helper.make_graph([node], op.lower(), inputs, [output])
+    opset = onnx.helper.make_opsetid("", 16)
+    path = tmp_path / f"{op}.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    return path
+
+
+def ram_reason(check: Any) -> str:
+    (limit,) = (limit for limit in check.limits if limit.name == "ram")
+    return "; ".join(limit.unknown)
+
+
+def test_a_module_with_an_operator_without_a_kernel_is_undetermined() -> None:
+    check = sizeup.check(Sampled(), TARGET, inputs=INPUTS)
+    assert check.fits is None
+    assert check.remedies == ()  # none adds a kernel
+    assert ram_reason(check) == (
+        "TFLite Micro has no kernel for grid_sample: undetermined until the model is converted to .tflite"
+    )
+    assert check.caveats == (
+        "tflm-cmsis-nn does not read PyTorch modules: the verdict is for the same operators",
+    )
+
+
+def test_an_exported_program_has_the_verdict_and_the_caveat_of_its_module(tmp_path: Path) -> None:
+    tensors = tuple(torch.zeros(shape) for shape in INPUTS.values())
+    path = tmp_path / "sampled.pt2"
+    torch.export.save(torch.export.export(Sampled(), tensors), path)
+    check = sizeup.check(path, TARGET, remedies=False)
+    assert check.fits is None
+    assert "grid_sample" in ram_reason(check)
+    assert "does not read .pt2 files" in check.caveats[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "name"),
+    [
+        ("GridSample", ((1, 1, 8, 8), (1, 8, 8, 2)), "grid_sample"),
+        ("Conv", ((1, 1, 8, 8, 8), (2, 1, 3, 3, 3)), "3-D conv"),
+        ("Tan", ((1, 4),), "tan"),
+    ],
+)
+def test_onnx_operators_without_a_kernel_are_undetermined(
+    tmp_path: Path, op: str, shapes: tuple[tuple[int, ...], ...], name: str
+) -> None:
+    path = onnx_of(tmp_path, op, *shapes)
+    check = sizeup.check(path, TARGET, remedies=False)
+    assert check.fits is None
+    assert f"no kernel for {name}:" in ram_reason(check)
+    # A model that exceeds the memory without the tensors of the missing kernel does not fit with them either.
+    assert sizeup.check(path, TARGET, ram=8, remedies=False).fits is False
+
+
+def test_other_commands_give_the_verdict_of_check(tmp_path: Path) -> None:
+    path = onnx_of(tmp_path, "GridSample", (1, 1, 8, 8), (1, 8, 8, 2))
+    fit = sizeup.analyze(path, target=TARGET).memory_fit
+    assert fit is not None
+    assert fit.fits is None
+    assert sizeup.compare(path, path, target=TARGET).to_dict()["a"]["fits"] is None
+    spec = {"models": [str(path)], "targets": [TARGET]}
+    swept = sizeup.sweep(spec, tmp_path / "store", in_process=True)
+    answer = sizeup.query(swept.store, "select fits, fits_reason from points")
+    (row,) = answer.to_pandas().to_dict("records")
+    assert row["fits"] is None
+    assert "no kernel for grid_sample" in row["fits_reason"]
+    # A board fits only with another runtime.
+    ranking = sizeup.rank_targets(path)
+    assert not any(fit.target.runtime.micro for fit in ranking.fits)
+    assert any(fit.target.runtime.micro in ("reference", "cmsis-nn") for fit in ranking.undetermined)
+
+
+def test_composed_operators_have_a_caveat_and_a_bound(tmp_path: Path) -> None:
+    check = sizeup.check(onnx_of(tmp_path, "Erf", (1, 8)), TARGET, remedies=False)
+    assert check.fits is True
+    assert "no kernel for erf: a converter uses several operators" in check.caveats[1]
+
+
+@pytest.mark.slow
+def test_an_encoder_layer_as_one_operator_needs_no_less_than_its_parts(tmp_path: Path) -> None:
+    # The kernel of eager PyTorch is one operator; its exported program has the tensors between its parts.
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
+    fused = sizeup.check(layer, TARGET, inputs=(1, 64, 32), remedies=False)
+    path = tmp_path / "encoder.pt2"
+    torch.export.save(torch.export.export(layer, (torch.zeros(1, 64, 32),)), path)
+    parts = sizeup.load(path)
+    peak = sizeup.analyze(parts).memory.usage.peak_bytes
+    (ram,) = (limit for limit in fused.limits if limit.name == "ram")
+    planned = sum(part.high_bytes or 0 for part in ram.parts if part.name in ("arena", "conversion"))
+    assert "attention_layer" in fused.caveats[1]
+    assert planned >= peak
+    # Two tensors of scores: 4 heads x 64 x 64 numbers of 4 bytes.
+    assert planned >= 2 * 4 * 64 * 64 * 4
