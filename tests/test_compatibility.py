@@ -20,6 +20,7 @@ import sizeup
 VERSIONS = sorted(path for path in (Path(__file__).parent / "written_by").iterdir() if path.is_dir())
 SCHEMAS = ("schema.json", "llm_schema.json")
 TARGET = "stm32f746"
+TIMED = "stm32l4r5zi"  # a latency with all its parts; that of the sample on TARGET is a lower bound today
 BUDGETS = f"""\
 [[budget]]
 models = ["*.tflite"]
@@ -117,7 +118,7 @@ def test_reports_are_valid_by_the_schema_of_today(written: Path) -> None:
 @pytest.mark.extras
 def test_outputs_of_today_have_all_keys_of_then(written: Path, sample: Path) -> None:
     today = {
-        "analyze.json": sizeup.analyze(sample, target=TARGET),
+        "analyze.json": sizeup.analyze(sample, target=TIMED),
         "plan.json": sizeup.plan(sample),
         "check.json": sizeup.check(sample, target=TARGET, run=False, remedies=False),
     }

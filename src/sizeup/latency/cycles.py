@@ -15,10 +15,12 @@ from sizeup.graph import Graph
 from sizeup.latency.execution import Execution
 from sizeup.latency.instructions import Instructions, formula_file, instructions_of
 from sizeup.latency.model import Kernels
-from sizeup.memory.tflm.layout import firmwares
+from sizeup.latency.work import Floats
+from sizeup.memory.tflm.layout import Build, firmwares
 from sizeup.targets import Target
 
 _MOST_FLOATS = 0.01  # share of the instructions in operators on real numbers, whose cycles were not measured
+_LIBRARIES = ("reference", "cmsis-nn")  # with formulas
 
 # Dtypes of activations and weights at a precision.
 _DTYPES = {
@@ -55,6 +57,15 @@ def cores() -> Mapping[tuple[str, str], CyclesPerInstruction]:
     return {(row.core, row.kernels): row for row in rows}
 
 
+@cache
+def fastest() -> Mapping[tuple[str, str], float]:
+    """The fewest measured cycles per counted instruction, by core and kernel library.
+
+    Fewer than the core allows: the measured build executes fewer instructions than the counted one.
+    """
+    return {(row["core"], row["kernels"]): row["cycles"] for row in formula_file()["fastest"]}
+
+
 @dataclass(frozen=True, slots=True)
 class InstructionsPrediction:
     """Latency of one inference by its instructions."""
@@ -69,18 +80,92 @@ class InstructionsPrediction:
     unknown: tuple[str, ...]  # operators without a formula
 
 
+@dataclass(frozen=True, slots=True)
+class LeastInstructions:
+    """The least time of a network by its instructions, at the fewest cycles that are known for each."""
+
+    instructions: float  # at least, by the errors of the formulas
+    cycles: float  # per instruction, at least
+    kernels: Kernels
+    seconds: float
+    overhead_seconds: float  # of operators that are no kernels elsewhere, such as reshapes
+
+
 INSTRUCTION_PRECISIONS = tuple(_DTYPES)
 """The precisions at which TFLite Micro runs networks."""
 
 
 def cycles_per_instruction(target: Target) -> CyclesPerInstruction | None:
     """Cycles per instruction of a target's core with its kernel library; None if they were not measured."""
+    core = target.units[0].core
+    if core is None or _build(target) is None:
+        return None
+    return cores().get((core.name, target.runtime.micro))
+
+
+def least_cycles(target: Target) -> float | None:
+    """The fewest cycles per instruction of a target's core; None if unknown."""
+    core = target.units[0].core
+    if core is None or core.instructions_per_cycle is None or _build(target) is None:
+        return None
+    return min(1 / core.instructions_per_cycle, fastest().get((core.name, target.runtime.micro), math.inf))
+
+
+def _build(target: Target) -> Build | None:
+    """The build of TFLite Micro on a target's only core; None if its kernels have no formulas."""
     unit, library = target.units[0], target.runtime.micro
-    if not library or len(target.units) != 1 or unit.core is None or unit.clock_hz is None:
+    if library not in _LIBRARIES or len(target.units) != 1 or unit.clock_hz is None:
         return None
-    if len(firmwares(target.architectures, library)) != 1:
+    builds = firmwares(target.architectures, library)
+    return builds[0] if len(builds) == 1 else None
+
+
+def least_instructions(
+    cost: Cost, target: Target, precision: DType | None, executed: Execution
+) -> LeastInstructions | None:
+    """The least time of a file in TFLite Micro by its instructions; None if they are unknown.
+
+    Operators on real numbers are left out: whether a build uses the floating-point unit is unknown.
+    """
+    cycles, clock = least_cycles(target), target.units[0].clock_hz
+    graph = _counted_graph(cost, precision)
+    if cycles is None or clock is None or graph is None:
         return None
-    return cores().get((unit.core.name, library))
+    counted, by_op = _count(graph, target)
+    by_op[_is_real(graph)] = 0
+    if not by_op.any():
+        return None
+    by_op *= math.exp(-_formula_error(by_op, counted))
+    instructions = float(by_op.sum())
+    by_op *= cycles / clock
+    kernels = _kernels(by_op, executed)
+    seconds = float(by_op.sum())
+    overhead = seconds - float(kernels.seconds.sum())
+    return LeastInstructions(instructions, cycles, kernels, seconds, overhead)
+
+
+def _counted_graph(cost: Cost, precision: DType | None) -> Graph | None:
+    """The graph whose instructions are counted; None if TFLite Micro does not run it as it is."""
+    if cost.graph.format != "tflite":
+        return None
+    return cost.graph if precision is None else _at_precision(cost.graph, precision)
+
+
+def _count(graph: Graph, target: Target) -> tuple[Instructions, Floats]:
+    """The instructions of a graph, and those of each op as numbers: 0 if there is no formula."""
+    build = _build(target)
+    assert build is not None
+    counted = instructions_of(graph, build)
+    return counted, np.nan_to_num(np.array(counted.by_op, np.float64))
+
+
+def _kernels(by_op: Floats, executed: Execution) -> Kernels:
+    """Kernels with the seconds of their main op."""
+    seconds = np.zeros(len(executed.main_op))
+    _, first = np.unique(executed.main_op, return_index=True)
+    seconds[first] = by_op[executed.main_op[first]]
+    zeros = np.zeros(len(seconds))
+    return Kernels(seconds, zeros, zeros, seconds)
 
 
 def predict_instructions(
@@ -91,35 +176,30 @@ def predict_instructions(
     That is: the file is not run as it is, or the target's core has no measured cycles per instruction.
     """
     rate, clock = cycles_per_instruction(target), target.units[0].clock_hz
-    if cost.graph.format != "tflite" or rate is None or clock is None:
+    graph = _counted_graph(cost, precision)
+    if rate is None or clock is None or graph is None:
         return None
-    graph = cost.graph if precision is None else _at_precision(cost.graph, precision)
-    if graph is None:
-        return None
-    counted = instructions_of(graph, firmwares(target.architectures, target.runtime.micro)[0])
-    by_op = np.nan_to_num(np.array(counted.by_op, np.float64))
+    counted, by_op = _count(graph, target)
     total = float(by_op.sum())
     if not total:
         return None
     is_measured = float(by_op[_is_real(graph)].sum()) <= _MOST_FLOATS * total
     by_op *= rate.cycles / clock
-    kernels = np.zeros(len(executed.main_op))
-    _, first = np.unique(executed.main_op, return_index=True)
-    kernels[first] = by_op[executed.main_op[first]]
+    kernels = _kernels(by_op, executed)
     seconds = float(by_op.sum())
-    spread = _formula_error(counted, total)
+    spread = _formula_error(by_op, counted)
     low, high = -math.hypot(math.log(rate.low), spread), math.hypot(math.log(rate.high), spread)
     if not is_measured:
-        low = -math.log(rate.cycles) - spread  # one cycle per instruction, as these cores issue one
-    zeros = np.zeros(len(kernels))
+        least = least_cycles(target)
+        low = -math.inf if least is None else math.log(least / rate.cycles) - spread
     return InstructionsPrediction(
         counted,
         rate,
-        Kernels(kernels, zeros, zeros, kernels),
+        kernels,
         seconds,
         seconds * math.exp(low),
         seconds * math.exp(high) if is_measured else None,
-        seconds - float(kernels.sum()),
+        seconds - float(kernels.seconds.sum()),
         tuple(
             op.source for op, formula in zip(cost.graph.ops, counted.formulas, strict=True) if formula is None
         ),
@@ -153,10 +233,7 @@ def _is_real(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     )
 
 
-def _formula_error(counted: Instructions, total: float) -> float:
-    """The error of the formulas, weighted by their share of the instructions."""
-    return math.fsum(
-        count / total * formula.error
-        for count, formula in zip(counted.by_op, counted.formulas, strict=True)
-        if formula is not None
-    )
+def _formula_error(by_op: Floats, counted: Instructions) -> float:
+    """The error of the formulas, weighted by their share of the instructions of all ops."""
+    errors = [0.0 if formula is None else formula.error for formula in counted.formulas]
+    return float((by_op * errors).sum() / by_op.sum())

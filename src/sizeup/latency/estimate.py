@@ -13,8 +13,13 @@ from sizeup.cost import Cost
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import NoLatency, SizeupError, TargetError
 from sizeup.formats.names import is_unreadable
-from sizeup.latency import coefficients
-from sizeup.latency.cycles import InstructionsPrediction, predict_instructions
+from sizeup.latency import coefficients, provenance
+from sizeup.latency.cycles import (
+    InstructionsPrediction,
+    LeastInstructions,
+    least_instructions,
+    predict_instructions,
+)
 from sizeup.latency.execution import Execution
 from sizeup.latency.execution import execution_of as kernels_of
 from sizeup.latency.interval import LEVEL
@@ -33,7 +38,7 @@ from sizeup.latency.prediction import (
 from sizeup.latency.roofline import BOUNDS, Bound, dtype_of
 from sizeup.latency.standing import standing_of
 from sizeup.latency.work import Flags, Floats, Work
-from sizeup.targets import Slowdown, Standing, Target, TargetCalibration, current_catalog
+from sizeup.targets import Standing, Target, TargetCalibration, current_catalog
 
 BASES: tuple[Basis, ...] = ("calibrated", "instructions", "vela", "roofline", "coefficients")
 _MOST_REASONS = 4  # in a message
@@ -71,6 +76,11 @@ class Estimate:
     def level(self) -> float:
         """The level of the prediction interval, 0.9."""
         return LEVEL
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether `seconds` is a lower bound, by the data sheet or by instructions, and no estimate."""
+        return self.low is None and self.basis in ("roofline", "instructions")
 
     @property
     def ms(self) -> float:
@@ -156,6 +166,7 @@ class _Estimator:
     ) -> None:
         self.target = target
         self.notes: list[str] = []
+        self.basis: Basis | None = None  # that was asked for
         if target.runtime.fusions is None:
             self.notes.append(
                 f"the fusions of {target.runtime.name} are unknown: each operator is a separate kernel"
@@ -169,6 +180,7 @@ class _Estimator:
         self.notes += _gaps(cost)
 
     def by(self, basis: Basis | None) -> Estimate:
+        self.basis = basis
         if basis == "instructions":
             counted = self._counted()
             if counted is None:
@@ -180,18 +192,20 @@ class _Estimator:
         calibration = None if basis == "roofline" else current_catalog().calibration(self.target)
         if calibration is not None and is_covered(self.work, calibration)[0]:
             fitted = predict_calibrated(self.work, self.target, calibration)
+            seconds = float(fitted.seconds[0])
+            least = least_instructions(self.cost, self.target, self.precision, self.executed)
+            if least is not None and seconds < least.seconds:
+                self.notes.append(provenance.shorter_than_instructions(seconds, least))
+                unknown = np.full(1, np.nan)  # its interval would be as impossible
+                without = replace(fitted, low=unknown, high=unknown)
+                return self._calibrated(without) if basis == "calibrated" else self._least(least)
             if basis == "calibrated" or not fitted.is_impossible[0]:
                 return self._calibrated(fitted)
-            self.notes.append(
-                f"not calibrated for this network: {units.duration(float(fitted.seconds[0]))} is less than"
-                f" the data sheet of {self.target.name} allows"
-            )
+            self.notes.append(provenance.shorter_than_data_sheet(seconds, self.target))
         elif basis == "calibrated":
             raise not_calibrated_error(self.target, calibration)
         elif calibration is not None:
-            self.notes.append(
-                f"the calibration of {self.target.name} covers only {', '.join(calibration.precisions)}"
-            )
+            self.notes.append(provenance.covered_precisions(calibration, self.target))
         counted = self._counted() if calibration is None else None
         if counted is not None and basis is None:
             return self._instructions(counted)
@@ -208,12 +222,6 @@ class _Estimator:
             self.notes.append(f"incomplete: the instructions of {names} are not known")
         if counted.high is None:
             self.notes.append("operators on real numbers: their cycles per instruction were not measured")
-        rate = counted.rate
-        clock = units.count(self.target.units[0].clock_hz or 0.0)
-        origin = (
-            f"{units.count(counted.instructions.total)} instructions (fitted to an emulated core) x"
-            f" {rate.cycles:.3g} cycles ({rate.measurements} networks in microTVM) at {clock}Hz"
-        )
         return Estimate(
             self.target,
             "instructions",
@@ -223,7 +231,22 @@ class _Estimator:
             counted.overhead_seconds,
             self.executed,
             counted.kernels,
-            origin,
+            provenance.of_instructions(counted, self.target),
+            tuple(dict.fromkeys(self.notes)),
+        )
+
+    def _least(self, least: LeastInstructions) -> Estimate:
+        self.notes.append("lower bound: the cycles per instruction of this core were not measured")
+        return Estimate(
+            self.target,
+            "instructions",
+            least.seconds,
+            None,
+            None,
+            least.overhead_seconds,
+            self.executed,
+            least.kernels,
+            provenance.of_least_instructions(least, self.target),
             tuple(dict.fromkeys(self.notes)),
         )
 
@@ -249,7 +272,8 @@ class _Estimator:
             fitted,
             fitted.overhead_seconds,
             fitted.kernels,
-            _provenance(fitted.calibration, self.target) + self._equal_precisions(fitted.calibration),
+            provenance.of_calibration(fitted.calibration, self.target)
+            + self._equal_precisions(fitted.calibration),
             fitted.calibration,
         )
 
@@ -269,13 +293,15 @@ class _Estimator:
         if np.isnan(sheet.low[0]):
             self.notes.append(f"lower bound: {self._lower_bound_reason(sheet)}")
         elif sheet.slowdown is not None:
-            origin += f", {_slowdown(sheet.slowdown)}"
+            origin += f", {provenance.of_slowdown(sheet.slowdown)}"
         return self._estimate("roofline", sheet, 0.0, sheet.kernels, origin)
 
     def _lower_bound_reason(self, sheet: RooflinePrediction) -> str:
-        if sheet.slowdown is None:
-            return "the slowdown against the data sheet was not measured"
-        return "the slowdown does not apply if a rate is unknown"
+        if sheet.slowdown is not None:
+            return "the slowdown does not apply if a rate is unknown"
+        if self.basis == "roofline" and current_catalog().calibration(self.target) is not None:
+            return provenance.without_calibration(self.target)
+        return "the slowdown against the data sheet was not measured"
 
     def _estimate(
         self,
@@ -289,7 +315,6 @@ class _Estimator:
         seconds = float(prediction.seconds[0])
         bounds = (prediction.low, prediction.high)
         low, high = (None if np.isnan(bound[0]) else float(bound[0]) for bound in bounds)
-        notes = tuple(dict.fromkeys(self.notes))
         high = high if self.is_complete else None
         return _with_a_latency(
             Estimate(
@@ -302,7 +327,7 @@ class _Estimator:
                 self.executed,
                 kernels,
                 origin,
-                notes,
+                tuple(dict.fromkeys(self.notes)),
                 calibration,
             ),
             self.cost,
@@ -337,25 +362,6 @@ def _with_a_latency(estimate: Estimate, cost: Cost) -> Estimate:
         reasons.append("coefficients count only convolutions and matrix products")
     listed = "; ".join(reasons) or "they neither compute nor move data"
     raise NoLatency(f"no operator has a known latency{location} (basis {estimate.basis}): {listed}")
-
-
-def _slowdown(slowdown: Slowdown) -> str:
-    """The measured slowdown against a data sheet, and what it was measured on."""
-    family, _, runtime = slowdown.name.partition("/")
-    return (
-        f"slowdown measured with {runtime} on {slowdown.devices} {family} devices"
-        f" ({slowdown.measurements:,} networks): arithmetic x {slowdown.compute:.3g}, traffic x"
-        f" {slowdown.traffic:.3g}, {units.duration(slowdown.launch_seconds)} per kernel"
-    )
-
-
-def _provenance(calibration: TargetCalibration, target: Target) -> str:
-    threads = f", {units.plural(calibration.threads, 'thread')}" if calibration.threads else ""
-    version = f", {target.runtime.title} {calibration.version}" if calibration.version else ""
-    return (
-        f"{units.plural(calibration.measurements, 'measurement')}{version}{threads};"
-        f" MAPE {100 * calibration.mape:.1f} %, {calibration.held_out} held out"
-    )
 
 
 def _by_coefficients(

@@ -61,11 +61,7 @@ def throughput_of(estimate: Estimate) -> Throughput | None:
 
     None also for an Ethos-U: the bytes that it moves are not those of the operators.
     """
-    if (
-        not estimate.seconds
-        or estimate.basis == "vela"
-        or (estimate.low is None and estimate.basis == "roofline")
-    ):
+    if not estimate.seconds or estimate.basis == "vela" or estimate.is_lower_bound:
         return None
     launches = float(estimate.work.totals(estimate.kernels.launch)[0])
     known = estimate.calibration is not None or (

@@ -131,10 +131,14 @@ def idle_factor(
 ) -> Floats:
     """The slowdown of matrix products against the full rate because of short sides; 1 for other kernels."""
     sides = extents(work, tile)
-    slow = np.divide(sides[2], work.rows, out=np.ones(len(work)), where=work.rows > 0)
+    slow = np.ones(len(work))
+    if tile:
+        np.divide(sides[2], work.rows, out=slow, where=work.rows > 0)
     for extent, half in zip(sides, (length, columns, rows), strict=True):
         if half:
             slow *= 1 + np.divide(half, extent, out=np.zeros(len(work)), where=extent > 0)
+    if not wave:
+        return slow
     # Added, not multiplied: half a wave takes the same time however short the sides of the product are.
     results = sides[1] * sides[2]
     return slow + np.divide(wave / 2, results, out=np.zeros(len(work)), where=results > 0)

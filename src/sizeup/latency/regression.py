@@ -138,6 +138,7 @@ class _Regression:
         self.class_count = len(work.names)
         self.far = cache_miss_bytes(work, form.cache)
         self.cold = cold_weights(work, form.cache * form.cold)
+        self.launches = work.by_class(np.full(len(work), float(form.launching)))
         self.scale = self._scale()
         self.multiples = np.ones(3 * self.class_count + 3)
         self.extents = np.array([prior.length, prior.columns, prior.rows]) * form.saturating
@@ -191,7 +192,8 @@ class _Regression:
         work = self.work
         length, columns, rows = self.extents.tolist()
         short = idle_factor(work, length, columns, rows, self.form.tile)
-        slow = idle_factor(work, length, columns, rows, self.form.tile, self.form.wave)
+        wave = self.form.wave
+        slow = idle_factor(work, length, columns, rows, self.form.tile, wave) if wave else short
         mac, byte, _, far, cold, _ = self._split(self.scale * self.multiples)
         compute = mac[work.class_index] * work.macs * slow
         traffic = byte[work.class_index] * work.traffic + far * self.far + cold * self.cold
@@ -201,7 +203,7 @@ class _Regression:
             [
                 work.by_class(by_compute * work.macs * slow),
                 work.by_class(by_traffic * work.traffic),
-                work.by_class(np.full(len(work), float(self.form.launching))),
+                self.launches,
                 work.totals(by_traffic * self.far)[:, None],
                 work.totals(by_traffic * self.cold)[:, None],
                 np.ones((work.networks, 1)),

@@ -50,6 +50,7 @@ class Core:
     source: str
     note: str = ""
     family: str = ""
+    instructions_per_cycle: float | None = None  # at most, by the instructions that it issues at a time
 
 
 @dataclass(frozen=True, slots=True)

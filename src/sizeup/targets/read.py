@@ -31,7 +31,17 @@ from sizeup.targets.table import Table
 
 CoreOf = Callable[[str], Core | None]
 
-_CORE_KEYS = ("name", "title", "architecture", "family", "macs_per_cycle", "source", "recorded", "note")
+_CORE_KEYS = (
+    "name",
+    "title",
+    "architecture",
+    "family",
+    "macs_per_cycle",
+    "instructions_per_cycle",
+    "source",
+    "recorded",
+    "note",
+)
 _UNIT_KEYS = (
     "kind",
     "name",
@@ -118,6 +128,7 @@ def core(table: Table) -> Core:
         source=table.source(),
         note=table.text("note", ""),
         family=table.text("family", ""),
+        instructions_per_cycle=_instructions_per_cycle(table),
     )
 
 
@@ -312,6 +323,11 @@ def _derived_rates(
 
 def _macs_per_cycle(table: Table) -> dict[str, float]:
     return table.by_name("macs_per_cycle", RATE_TYPES, lambda inner, dtype: inner.number(dtype, 1e-3, 1e6))
+
+
+def _instructions_per_cycle(table: Table) -> float | None:
+    name = "instructions_per_cycle"
+    return table.number(name, 1e-2, 1e2) if name in table.values else None
 
 
 def _peak(table: Table, dtype: str) -> float:

@@ -11,9 +11,9 @@ import numpy as np
 from latency.truth.cells import Policy, uses_its_input, work_of_cells
 from latency.truth.judge import Outcome, joined, split
 from latency.truth.splits import drawn, sample
-from latency.truth.tables import Table, read
+from latency.truth.tables import Table, Words, read
 from sizeup.latency import FitOptions
-from sizeup.latency.work import Codes
+from sizeup.latency.work import Codes, Floats, Work
 
 # How each runtime executes a cell, and the form of its calibration. ONNX Runtime multiplies matrices 16
 # columns at a time. Two shapes of similar size do not separate launches from work, so there are none.
@@ -57,13 +57,20 @@ def third_shape(folder: Path, runtime: str) -> Outcome:
     return _pi_outcome(folder, runtime, across=True)
 
 
-def _pi_outcome(folder: Path, runtime: str, across: bool) -> Outcome:
-    tag, policy, form = RUNTIMES[runtime]
+@cache
+def _pi_cells(folder: Path, runtime: str) -> tuple[list[str], Words, Floats, Work]:
+    """Networks, input shapes and seconds of a runtime, and the work of all."""
+    tag, policy, _ = RUNTIMES[runtime]
     table = _pi(folder)
     table = table.where(table.words("device_tag") == tag)
     archs, shapes = table.words("arch").tolist(), table.words("input_shape")
     work = work_of_cells(archs, policy, [_shape(each) for each in shapes.tolist()], classes=100)
-    times = table.numbers("latency_ms") / 1e3
+    return archs, shapes, table.numbers("latency_ms") / 1e3, work
+
+
+def _pi_outcome(folder: Path, runtime: str, across: bool) -> Outcome:
+    form = RUNTIMES[runtime][2]
+    archs, shapes, times, work = _pi_cells(folder, runtime)
     seen = sample(archs, 10)
     name = f"hwnas360 {runtime}, {'unseen' if across else 'known'} input shape"
     pixels = np.log([math.prod(_shape(each)[1:]) for each in shapes.tolist()])
@@ -99,9 +106,9 @@ def help_cells(folder: Path, group: str, one_in: int = 16, judged_one_in: int = 
     work = work_of_cells(names, policy, [(3, 32, 32)] * len(names))
     known, unknown = np.flatnonzero(seen[chosen]), np.flatnonzero(judged[chosen])
     inner = _inner([names[index] for index in known.tolist()])
-    outcomes = []
+    outcomes, tags = [], table.words("device_tag")
     for tag in HELP[group]:
-        rows = table.where(table.words("device_tag") == tag)
+        rows = table.where(tags == tag)
         time_of = dict(
             zip(rows.words("arch").tolist(), (rows.numbers("latency_ms") / 1e3).tolist(), strict=True)
         )

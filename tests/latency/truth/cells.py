@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -61,6 +62,7 @@ def _needed(cell: list[Edge]) -> list[Edge]:
     return [edge for edge in used if edge.node in needed]
 
 
+@cache
 def executed(arch: str, policy: Policy) -> Counter[str]:
     """The number of runs of each kernel in one cell."""
     cell = _needed(edges(arch)) if policy == "reached" else edges(arch)

@@ -1,0 +1,74 @@
+"""Where a latency comes from, and why a calibration is not used, as text."""
+
+from __future__ import annotations
+
+from sizeup import units
+from sizeup.latency.cycles import InstructionsPrediction, LeastInstructions
+from sizeup.targets import Slowdown, Target, TargetCalibration
+
+
+def of_calibration(calibration: TargetCalibration, target: Target) -> str:
+    """The measurements of a calibration and its error."""
+    threads = f", {units.plural(calibration.threads, 'thread')}" if calibration.threads else ""
+    version = f", {target.runtime.title} {calibration.version}" if calibration.version else ""
+    return (
+        f"{units.plural(calibration.measurements, 'measurement')}{version}{threads};"
+        f" MAPE {100 * calibration.mape:.1f} %, {calibration.held_out} held out"
+    )
+
+
+def of_slowdown(slowdown: Slowdown) -> str:
+    """The measured slowdown against a data sheet, and what it was measured on."""
+    family, _, runtime = slowdown.name.partition("/")
+    return (
+        f"slowdown measured with {runtime} on {slowdown.devices} {family} devices"
+        f" ({slowdown.measurements:,} networks): arithmetic x {slowdown.compute:.3g}, traffic x"
+        f" {slowdown.traffic:.3g}, {units.duration(slowdown.launch_seconds)} per kernel"
+    )
+
+
+def of_instructions(counted: InstructionsPrediction, target: Target) -> str:
+    """The instructions of a network, and the cycles of each."""
+    rate = counted.rate
+    return (
+        f"{units.count(counted.instructions.total)} instructions (fitted to an emulated core) x"
+        f" {rate.cycles:.3g} cycles ({rate.measurements} networks in microTVM) at {_clock(target)}"
+    )
+
+
+def of_least_instructions(least: LeastInstructions, target: Target) -> str:
+    """The fewest instructions of a network, and the fewest cycles of each."""
+    return (
+        f"at least {units.count(least.instructions)} instructions (fitted to an emulated core) x at least"
+        f" {least.cycles:.3g} cycles at {_clock(target)}"
+    )
+
+
+def _clock(target: Target) -> str:
+    return f"{units.count(target.units[0].clock_hz or 0.0)}Hz"
+
+
+def covered_precisions(calibration: TargetCalibration, target: Target) -> str:
+    """That a calibration is not used because it covers other precisions."""
+    return f"the calibration of {target.name} covers only {', '.join(calibration.precisions)}"
+
+
+def without_calibration(target: Target) -> str:
+    """That a lower bound is by the data sheet alone, although the target has a calibration."""
+    return f"the data sheet is used without the calibration of {target.name}"
+
+
+def shorter_than_instructions(seconds: float, least: LeastInstructions) -> str:
+    """That a calibration is not used because the instructions of the network take longer."""
+    return (
+        f"not calibrated for this network: {units.duration(seconds)} is less than its instructions take, at"
+        f" least {units.duration(least.seconds)}"
+    )
+
+
+def shorter_than_data_sheet(seconds: float, target: Target) -> str:
+    """That a calibration is not used because the data sheet does not allow its latency."""
+    return (
+        f"not calibrated for this network: {units.duration(seconds)} is less than the data sheet of"
+        f" {target.name} allows"
+    )
