@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -262,3 +265,20 @@ def test_a_plan_for_a_target_that_does_not_run_the_file_is_refused(
 ) -> None:
     with pytest.raises(sizeup.SizeupError, match=message):
         sizeup.plan(shared / "models" / f"{name}.tflite", target=target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"split": True}, {"overlap": True}], ids=["strips", "overlap"])
+def test_a_busy_machine_writes_the_same_file(shared: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    """Two workers of a solver find one of several plans of the same size, whichever is first."""
+    source = shared / "models" / "mlperf_vww96_int8.tflite"
+    idle, busy = tmp_path / "idle.tflite", tmp_path / "busy.tflite"
+    sizeup.optimize(source, idle, verify=False, **options)
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
+    try:
+        sizeup.optimize(source, busy, verify=False, **options)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert idle.read_bytes() == busy.read_bytes()

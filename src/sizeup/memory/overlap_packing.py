@@ -7,6 +7,7 @@ follows chains of such pairs well. If the result is above the lower bound, CP-SA
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +17,15 @@ import numpy as np
 
 from sizeup.memory.check import Overlap, check_overlapping
 from sizeup.memory.liveness import Buffers, Column
-from sizeup.memory.packing import INSTALL_HINT, Packing, Progress, pack, packing_height
+from sizeup.memory.packing import (
+    FIRST_WORK,
+    INSTALL_HINT,
+    Packing,
+    Progress,
+    limited_solver,
+    pack,
+    packing_height,
+)
 
 # Limits on the pairs of buffers that are live at once: for the solver, and for listing them at all.
 _MAX_SOLVER_PAIRS = 20_000
@@ -221,14 +230,16 @@ def _solve(
     height = model.new_int_var(-(-bound // unit), best[0] // unit, "")
     starts = _model(model, buffers.size // unit, conflicts, unit, height, best)
     model.minimize(height)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(deadline - time.monotonic(), 0.1)
-    solver.parameters.num_workers = 2
-    status = solver.solve(model)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        offsets = tuple(unit * solver.value(starts[b]) if b in starts else 0 for b in range(len(buffers)))
-        best = min(best, (packing_height(buffers, offsets), offsets))
-        bound = max(bound, unit * round(solver.best_objective_bound))
+    # The first attempt is the same on every machine, so that the same file gets the same plan.
+    for workers, work in ((1, FIRST_WORK), (2, math.inf)):
+        solver = limited_solver(deadline - time.monotonic(), workers=workers, work=work)
+        status = solver.solve(model)
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            offsets = tuple(unit * solver.value(starts[b]) if b in starts else 0 for b in range(len(buffers)))
+            best = min(best, (packing_height(buffers, offsets), offsets))
+            bound = max(bound, unit * round(solver.best_objective_bound))
+        if status == cp_model.OPTIMAL or time.monotonic() > deadline:
+            break
     return best, min(bound, best[0]), "CP-SAT"
 
 

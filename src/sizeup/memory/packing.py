@@ -2,8 +2,9 @@
 
 First fit in a few orders reaches the lower bound for most networks. Otherwise a solver decides whether the
 buffers fit into a given height: the lower bound first, then by bisection. (Minimizing the height directly is
-slow to prove.) CP-SAT runs first. If it needs too long, the search of `stack_search.py` gets a share of
-the time: each of the two is fast on cases where the other one takes minutes.
+slow to prove.) CP-SAT runs first, with one worker and a limit of its own count of work, so that the same
+file gets the same memory plan on a busy machine. If that is too little, the search of `stack_search.py` gets
+a share of the time, then CP-SAT with two workers: each is fast on cases where another one takes minutes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,12 +23,22 @@ from sizeup.errors import DoesNotFit
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers, Column
 
-INSTALL_HINT = "pip install 'sizeup[solve]' for a tighter bound"
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpSolver
+
+INSTALL_HINT = "no solver is installed; to search for a smaller memory plan: pip install 'sizeup[solve]'"
+
 _BOUND_SHARE = 0.5  # share of the remaining time for the attempt at the lower bound
-_SOLVER_SECONDS = 2.0  # seconds after which CP-SAT is interrupted for the stacking search
+FIRST_WORK = 0.06  # CP-SAT's deterministic time for its first attempt: two seconds or so
+_SOLVER_SECONDS = 2.0  # seconds of the second one if no time is left for the stacking search
 _MIN_STACK_SECONDS = 20.0  # seconds that must remain for that: the stacking search compiles on first use
 _MAX_ALL_ORDERS = 2_000  # up to this many buffers, first_fit tries every order
 _STACK_SHARE = 0.3  # share of the then remaining time for the stacking search
+
+
+def is_solver_installed() -> bool:
+    """Whether packings beyond first fit can be searched for."""
+    return find_spec("ortools") is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +221,16 @@ def _solve(
 def _decide(buffers: Buffers, height: int, seconds: float) -> tuple[_Solution | bool | None, str]:
     """Whether the buffers fit into a height (see `_fits`), and the method that decided it."""
     started = time.monotonic()
-    answer = _fits(buffers, height, min(seconds, _SOLVER_SECONDS))
-    if answer is None and seconds > _MIN_STACK_SECONDS:
-        stacked = _stack(buffers, height, (seconds - _SOLVER_SECONDS) * _STACK_SHARE)
+    answer = _fits(buffers, height, seconds, workers=1, work=FIRST_WORK)
+    remaining = started + seconds - time.monotonic()
+    longest = _SOLVER_SECONDS
+    if answer is None and remaining > _MIN_STACK_SECONDS:
+        stacked = _stack(buffers, height, remaining * _STACK_SHARE)
         if stacked is not None:
             return stacked, "stacking"
-        answer = _fits(buffers, height, started + seconds - time.monotonic())
+        longest = remaining = started + seconds - time.monotonic()
+    if answer is None and remaining > 0:
+        answer = _fits(buffers, height, min(remaining, longest), workers=2)
     return answer, "CP-SAT"
 
 
@@ -235,7 +252,20 @@ def packing_height(buffers: Buffers, offsets: tuple[int, ...]) -> int:
     )
 
 
-def _fits(buffers: Buffers, height: int, seconds: float) -> _Solution | bool | None:
+def limited_solver(seconds: float, *, workers: int, work: float = math.inf) -> CpSolver:
+    """CP-SAT with a limit of its time, and of its own count of work, which is the same on every machine."""
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(seconds, 0.1)
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.num_workers = workers
+    return solver
+
+
+def _fits(
+    buffers: Buffers, height: int, seconds: float, *, workers: int, work: float = math.inf
+) -> _Solution | bool | None:
     """A packing within a height, False if there is none, None if time ran out."""
     from ortools.sat.python import cp_model
 
@@ -254,9 +284,7 @@ def _fits(buffers: Buffers, height: int, seconds: float) -> _Solution | bool | N
         across.append(model.new_fixed_size_interval_var(first, last - first + 1, ""))
         up.append(model.new_fixed_size_interval_var(start, size // unit, ""))
     model.add_no_overlap_2d(across, up)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(seconds, 0.1)
-    solver.parameters.num_workers = 2
+    solver = limited_solver(seconds, workers=workers, work=work)
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
         return False
