@@ -80,3 +80,28 @@ def test_precision_without_a_formula_has_no_latency_and_says_why(shared: Path) -
     assert "latency on nrf52840/tflm-cmsis-nn is estimated by instructions" in " ".join(
         limited.stderr.split()
     )
+
+
+def test_tradeoff_names_the_precisions_that_use_a_calibration(shared: Path) -> None:
+    """One basis for all precisions is the data sheet, although int8 was measured."""
+    person = shared / "models" / "mlperf_vww96_int8.tflite"
+    text = " ".join(run_command("tradeoff", person, "-d", "stm32f746").stdout.split())
+    assert "the slowdown against the data sheet was not measured" not in text
+    assert "lower bound: the data sheet is used without the calibration of stm32f746/tflm-cmsis-nn" in text
+    covered = "the calibration of stm32f746/tflm-cmsis-nn covers only int8"
+    assert f"{covered}; --precisions int8,int4 uses it" in text
+    assert covered in sizeup.estimate(person, "stm32f746", precision="fp32").notes
+    (point,) = sizeup.precision.tradeoff(person, target="stm32f746", precisions=["int8"]).points
+    assert point.latency is not None
+    assert point.latency.basis == "calibrated"
+    assert not any("covers only" in caveat for caveat in point.latency.caveats)
+
+
+def test_tradeoff_does_not_name_a_calibration_that_would_not_be_used(shared: Path) -> None:
+    """The instructions of pmw_alexa take longer than its calibrated latency."""
+    result = sizeup.precision.tradeoff(shared / "models" / "pmw_alexa.tflite", target="stm32f746")
+    assert any(
+        text.endswith("--precisions int8,int4 has the basis instructions") for _, text in result.provenance()
+    )
+    real = sizeup.precision.tradeoff(_model(shared), target="stm32f746", precisions=["fp32"])
+    assert ("caveat", "the calibration of stm32f746/tflm-cmsis-nn covers only int8") in [*real.provenance()]

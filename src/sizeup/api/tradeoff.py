@@ -59,7 +59,7 @@ def tradeoff(
     first input, or its length. Points without kernels in the runtime are listed as unsupported. A .pt2 file
     has to be `trusted` for `data`: running it can execute any code it contains.
     """
-    from sizeup.mixed_precision.tradeoff import TradeoffOptions, points
+    from sizeup.mixed_precision.tradeoff import TradeoffOptions, calibration_caveats, points
     from sizeup.results.precision import Tradeoff
 
     if data is not None and accuracy is not None:
@@ -86,6 +86,7 @@ def tradeoff(
         raise SizeupError(f"no supported point to compare: {table[0].unsupported}")
     if shares is not None:
         caveats += _accuracy_caveats(table)
+    caveats += calibration_caveats(model.as_saved, grid)
     name = model.as_saved.name or "model"
     target_name = None if resolved is None else resolved.name
     return Tradeoff(name, target_name, grid.budgets, table, shares, tuple(caveats))

@@ -10,11 +10,12 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.errors import LoadError, SizeupError, TargetError
 from sizeup.graph import Graph, Shape
 from sizeup.latency import Basis, Estimate, energy
+from sizeup.latency.provenance import covered_precisions
 from sizeup.mixed_precision.accuracy import Accuracy
 from sizeup.mixed_precision.basis import common_basis, latency_at
 from sizeup.mixed_precision.figures import Budgets, Figures, figures_at
 from sizeup.mixed_precision.options import uniform, unsupported, weight_only
-from sizeup.targets import Target
+from sizeup.targets import Target, current_catalog
 
 # Loads the graph for an input shape; None: as saved.
 Loader = Callable[[Shape | None], Graph]
@@ -161,6 +162,26 @@ def _at_precisions(
     for precision, reason in reasons.items():
         point = Point(precision_name(precision), batch, size, unsupported=reason)
         yield point if reason else _measured(point, graph, precision, basis, grid, accuracy)
+
+
+def calibration_caveats(graph: Graph, grid: TradeoffOptions) -> Iterator[str]:
+    """Yields that a calibration is unused because it covers only some precisions, and what uses it."""
+    target = grid.target
+    calibration = None if target is None else current_catalog().calibration(target)
+    supported = [dtype for dtype in grid.precisions if not unsupported(graph, dtype, target)]
+    computed = {dtype: _computed_in(dtype, target) for dtype in supported}
+    if target is None or calibration is None or common_basis(graph, [*computed.values()], target) is None:
+        return
+    text = covered_precisions(calibration, target)
+    covered = [dtype for dtype in supported if precision_name(computed[dtype]) in calibration.precisions]
+    if not covered:
+        yield text
+        return
+    latency = latency_at(uniform(graph, covered[0], target), graph, target, None)
+    if isinstance(latency, Estimate):
+        effect = "uses it" if latency.basis == "calibrated" else f"has the basis {latency.basis}"
+        text += f"; --precisions {','.join(map(precision_name, covered))} {effect}"
+    yield text
 
 
 def _computed_in(precision: DType, target: Target | None) -> DType:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.units import printable
+from sizeup.units import printable, quantity, shorten
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import HostRun, MemoryFit
+    from sizeup.results.parts import Contribution, HostRun, MemoryFit, MemoryPart
     from sizeup.results.report import Report
     from sizeup.targets import Standing, Target
 
 UNKNOWN = "?"
 NOTHING = "-"
 NOT_APPLICABLE = "not applicable: the target cannot run or hold the model"
+MOST_NAMED = 3
+"""Layers, tensors or models that a sentence names."""
 _MOST_ENTRIES = 4
 _FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
 STANDINGS = {
@@ -109,3 +111,29 @@ def uncounted_entries(signatures: Sequence[str]) -> str:
     more = len(signatures) - _MOST_ENTRIES
     listed = ", ".join(map(repr, signatures[:_MOST_ENTRIES])) + f" and {more} more" * (more > 0)
     return f"other entries of the file are not counted: {listed}"
+
+
+def contributions_text(largest: Sequence[Contribution], amount_text: Callable[[float], str]) -> str:
+    """Returns the first names with their amounts; `?` for an amount that is not known."""
+    return ", ".join(
+        f"{shorten(item.name)} {UNKNOWN if item.amount is None else amount_text(item.amount)}"
+        for item in largest[:MOST_NAMED]
+    )
+
+
+def size_text(size: float | None) -> str:
+    """Returns a number of bytes; `?` if it is not known."""
+    return UNKNOWN if size is None else units.size(size)
+
+
+def part_text(part: MemoryPart) -> str:
+    """Returns a part of a need: one amount if both ends print alike, `?` if nothing is known."""
+    least = quantity("bytes", part.low_bytes)
+    if part.is_exact:
+        return f"{part.name} {least}"
+    if part.high_bytes is None:
+        return f"{part.name} at least {least}" if part.low_bytes else f"{part.name} ?"
+    most = quantity("bytes", part.high_bytes)
+    if least == most:
+        return f"{part.name} {most}"
+    return f"{part.name} {least} to {most}" if part.low_bytes else f"{part.name} up to {most}"

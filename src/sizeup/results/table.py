@@ -251,7 +251,8 @@ def _live_tensors(row: OpRow) -> str:
     """Returns the largest live tensors and their sizes; `#2` is an output of op 2."""
     shown = row.live_tensors[:_MAX_TENSORS]
     names = [shorten(tensor.name) if tensor.op is None else f"#{tensor.op}" for tensor in shown]
-    listed = [f"{name} {units.size(tensor.bytes)}" for name, tensor in zip(names, shown, strict=True)]
+    sizes = ["?" if tensor.bytes is None else units.size(tensor.bytes) for tensor in shown]
+    listed = [f"{name} {size}" for name, size in zip(names, sizes, strict=True)]
     rest = row.live_tensor_count - len(shown)
     return ", ".join(listed) + (f" +{rest:,}" if rest else "")
 

@@ -231,6 +231,7 @@ def _on_one_basis(report: _ReportLike, target: Target, costs: dict[DType, Cost])
     base = execution_of(report.cost, report.precision, fuses, like=ran)
     return {
         "basis": own.basis,
+        "reported_basis": report.latency.basis,
         "target": target.name,
         "merges": "quantize" in (target.runtime.fusions or ()),
         "run": own.overhead_seconds,
@@ -258,6 +259,7 @@ def _column(estimated: Estimate, graph: Graph, original: Graph) -> dict[str, Any
 def _whole(total: Estimate) -> dict[str, Any]:
     return {
         "whole": total.seconds,
+        "is_lower_bound": total.is_lower_bound,
         "low": None if total.low is None or not total.seconds else total.low / total.seconds,
         "high": None if total.high is None or not total.seconds else total.high / total.seconds,
     }

@@ -43,6 +43,16 @@ class Leaderboard:
     columns: tuple[str, ...] = COLUMNS
     standings: tuple[str, ...] = STANDINGS
 
+    @property
+    def first_group(self) -> int:
+        """The group to show first: with a latency if one has any, and of these with most points that fit."""
+        groups = self.groups
+        return max(
+            range(len(groups)),
+            key=lambda index: (groups[index]["timed"] > 0, groups[index]["fit"]),
+            default=0,
+        )
+
 
 def leaderboard(query: QuerySpec) -> Leaderboard:
     """Rank the points of a query."""

@@ -206,3 +206,27 @@ def test_a_page_of_sql_is_refused(tmp_path: Path) -> None:
     folder = answers.write(tmp_path / "registry", rows())
     with pytest.raises(SizeupError, match="a leaderboard ranks points; it cannot show a view or SQL"):
         sizeup.query(folder, view="fits").save(tmp_path / "x.html")
+
+
+def test_it_starts_on_a_target_with_latencies_and_shows_lower_bounds(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """More models fit the target that has lower bounds only, and a plot of it would be empty."""
+    bounds = [
+        point(number, f"zoo/net{number}", "a/data-sheet", ms=None, low_ms=1.5 + number, high_ms=None)
+        for number in range(3)
+    ]
+    timed = [point(10, "zoo/net0", "b/timed")]
+    sizeup.query(answers.write(tmp_path / "registry", bounds + timed)).save(tmp_path / "board.html")
+    page = opened(browser, tmp_path / "board.html").page
+    try:
+        assert page.input_value("#target") == "b/timed"
+        assert page.locator("#scatter").is_visible()
+        page.select_option("#target", label="a/data-sheet")
+        latencies = page.locator("#table tbody tr[data-row] td:nth-of-type(2)").all_inner_texts()
+        assert [each.strip() for each in latencies] == ["≥ 1.5 ms", "≥ 2.5 ms", "≥ 3.5 ms"]
+        assert not page.locator("#scatter").is_visible()
+        page.select_option("#target", label="b/timed")
+        assert page.locator("#scatter").is_visible()
+    finally:
+        page.close()

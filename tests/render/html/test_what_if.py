@@ -194,6 +194,41 @@ def test_the_switch_of_all_layers_changes_what_it_should(browser: Browser, tmp_p
     page.close()
 
 
+def test_a_latency_on_another_basis_is_labeled_with_it(
+    browser: Browser, tmp_path: Path, shared: Path
+) -> None:
+    """The top of the page has 65.2 ms of a calibration, which covers only int8."""
+    path = tmp_path / "report.html"
+    report = sizeup.analyze(shared / "models" / "mlperf_vww96_int8.tflite", target="stm32f746")
+    assert report.latency is not None
+    assert report.latency.basis == "calibrated"
+    report.save(path)
+    page = opened(browser, path).page
+    assert "Latency (data sheet)" in page.inner_text("#what-if")
+    words = page.inner_text("#what-if dd[data-key=latency]")
+    assert words.count("at least 17.3 ms") == 2
+    assert "originally at least 17.3 ms" in words
+    assert "does not compare with the one at the top" in page.inner_text("#what-if-summary")
+    page.select_option("#all-types", label="int4")
+    assert "at least" in page.inner_text("#what-if dd[data-key=latency] strong")
+    page.click("#what-if >> text=Reset")
+    page.select_option("#layer-table select[data-op='0']", label="int4")
+    assert "at least" in page.inner_text("#what-if dd[data-key=latency] strong")
+    page.close()
+
+
+def test_a_latency_with_an_interval_is_no_lower_bound(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    report = sizeup.analyze(three_convolutions(), target="rpi5/litert", precision="int8")
+    assert report.latency is not None
+    assert report.latency.low is not None
+    report.save(path)
+    page = opened(browser, path).page
+    assert "at least" not in page.inner_text("#what-if dd[data-key=latency]")
+    assert "does not compare" not in page.inner_text("#what-if-summary")
+    page.close()
+
+
 def test_a_report_at_one_precision_starts_from_it(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     report = sizeup.analyze(three_convolutions(), target="rpi5/ort", precision="int8", basis="roofline")

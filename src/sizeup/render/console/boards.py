@@ -36,7 +36,7 @@ def render_list(boards: Sequence[Board], devices: Mapping[str, Device], console:
     """Print a table of microcontroller boards and one of computers; `devices` are equipped, by board."""
     from rich.text import Text
 
-    from sizeup.render.console.layout import print_rows
+    from sizeup.render.console.layout import print_listing
 
     for heading, group in _groups(boards, devices):
         columns: _Columns = {**_columns(heading), "device": lambda board, _: board.device}
@@ -45,7 +45,7 @@ def render_list(boards: Sequence[Board], devices: Mapping[str, Device], console:
             columns["board"] = lambda board, _: f"{board.name} ({board.title})"
         titles, rows = _table(group, devices, columns)
         console.print(Text(heading, style="bold"))
-        print_rows(console, titles, rows)
+        print_listing(console, titles, rows, ("ext. RAM", "flash"))
     for text in _NOTES:
         console.print(Text(text, style="dim"))
 

@@ -19,11 +19,11 @@ def render_list(clusters: Sequence[Cluster], console: Console) -> None:
     """Print a table of clusters."""
     from rich.text import Text
 
-    from sizeup.render.console.layout import print_rows
+    from sizeup.render.console.layout import print_listing
 
     console.print(Text("clusters", style="bold"))
     rows = [[*_cells(cluster, _bandwidth_of), cluster.name] for cluster in clusters]
-    print_rows(console, [*_TITLES, "cluster"], rows)
+    print_listing(console, [*_TITLES, "cluster"], rows, ("network", "link"))
 
 
 def render_one(cluster: Cluster, console: Console) -> None:

@@ -9,7 +9,7 @@ from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.render.console.latency import latency_text
 from sizeup.render.console.report import peak_size, title
-from sizeup.render.vocabulary import NOT_APPLICABLE, NOTHING, UNKNOWN, unfit_reason
+from sizeup.render.vocabulary import NOT_APPLICABLE, NOTHING, UNKNOWN, size_text, unfit_reason
 from sizeup.results.rows import op_label
 from sizeup.units import plural, shorten
 
@@ -234,7 +234,7 @@ def peak(report: Report) -> str:
     if usage.peak_op is None:
         return "no operators"
     tensors = [
-        f"{shorten(tensor.name)} {units.size(tensor.bytes)}" for tensor in usage.peak_tensors[:_MOST_TENSORS]
+        f"{shorten(tensor.name)} {size_text(tensor.bytes)}" for tensor in usage.peak_tensors[:_MOST_TENSORS]
     ]
     more = len(usage.peak_tensors) - _MOST_TENSORS
     rest = f" and {more:,} more" if more > 0 else ""

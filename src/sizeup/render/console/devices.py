@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _WIDE = 100  # cells of a terminal that has room for all columns and for whole names
 _SHOWN = ("int8", "fp16", "fp32")
+_LESS_IMPORTANT = ("FLOP/B", "fp16", "fp32", "flash", "bandwidth")  # hidden in this order in narrow terminals
 _SHORT: dict[LatencyStanding, str] = {
     "calibrated": "cal",
     "instructions": "inst",
@@ -61,7 +62,7 @@ def render_list(
     """
     from rich.text import Text
 
-    from sizeup.render.console.layout import print_rows
+    from sizeup.render.console.layout import print_listing
 
     is_wide = console.width >= _WIDE
     columns: _Columns = {"FLOP/B": _flops_per_byte} if is_wide else {}
@@ -69,7 +70,8 @@ def render_list(
     for device_class, group in _by_class(devices):
         titles, rows = _table(group, columns)
         console.print(Text(_HEADINGS[device_class], style="bold"))
-        print_rows(console, [*titles[1:], titles[0]], [[*row[1:], row[0]] for row in rows])
+        ordered = [[*row[1:], row[0]] for row in (titles, *rows)]
+        print_listing(console, ordered[0], ordered[1:], _LESS_IMPORTANT)
     if listed_clusters:
         clusters.render_list(listed_clusters, console)
     for text in (

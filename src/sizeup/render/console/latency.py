@@ -69,7 +69,7 @@ def latency_text(estimate: Estimate) -> str:
     """Returns the latency and its prediction interval: `12.3 ms (90 % interval 11-14.2 ms)`."""
     text = units.duration(estimate.seconds)
     if estimate.low is None:
-        return f"at least {text}" if estimate.basis == "roofline" else text
+        return f"at least {text}" if estimate.is_lower_bound else text
     if estimate.high is None:
         return f"at least {units.duration(estimate.low)}, {text} expected"
     return f"{text} ({interval_text(estimate.low, estimate.high, estimate.level)})"

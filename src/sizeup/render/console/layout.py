@@ -49,18 +49,53 @@ def print_lines(
         console.print(Text.assemble((start, "cyan"), (line, style)), soft_wrap=True)
 
 
-def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print right-aligned figures, then names shortened in the middle to the remaining width."""
+_NAME_ROOM = 16  # cells for names in a listing; a longer one takes the next line
+
+
+def print_rows(
+    console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole_names: bool = False
+) -> None:
+    """Print right-aligned figures, then names shortened in the middle to the remaining width.
+
+    With `whole_names`, a name that is wider is printed on the next line instead: a user types it.
+    """
     widths = [max(cell_len(row[column]) for row in (titles, *rows)) for column in range(len(titles) - 1)]
-    name_width = max(console.width - sum(widths) - 2 * len(widths) - 2, LEAST_ROOM)
+    name_width = max(_name_width(console, titles, rows), LEAST_ROOM)
     dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
-    names = shortened([printable(row[-1]) for row in rows], name_width, dots)
+    names = [printable(row[-1]) for row in rows]
+    names = names if whole_names else shortened(names, name_width, dots)
     for row, name, style in [
         (titles, titles[-1], "cyan"),
         *((r, n, "") for r, n in zip(rows, names, strict=True)),
     ]:
         line = "".join(f"  {cell:>{width}}" for cell, width in zip(row, widths, strict=False))
-        console.print(Text(f"{line}  {name}", style=style), soft_wrap=True)
+        separator = "  " if cell_len(name) <= name_width else f"\n{' ' * (console.width - cell_len(name))}"
+        console.print(Text(f"{line}{separator}{name}", style=style), soft_wrap=True)
+
+
+def _name_width(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """The cells that the figures of `print_rows` leave for names."""
+    figures = [max(cell_len(row[column]) for row in (titles, *rows)) for column in range(len(titles) - 1)]
+    return console.width - sum(figures) - 2 * len(figures) - 2
+
+
+def print_listing(
+    console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]], less_important: Sequence[str]
+) -> None:
+    """Print rows like `print_rows`, with whole names; without room, hide columns in the given order."""
+    hidden: list[str] = []
+    selected = [titles, *rows]
+    for title in less_important:
+        if _name_width(console, selected[0], selected[1:]) >= _NAME_ROOM:
+            break
+        if title in titles:
+            hidden.append(title)
+            kept = [index for index, each in enumerate(titles) if each not in hidden]
+            selected = [[row[index] for index in kept] for row in (titles, *rows)]
+    print_rows(console, selected[0], selected[1:], whole_names=True)
+    if hidden:
+        text = f"  columns hidden: {', '.join(hidden)} (a wider terminal shows them)"
+        console.print(Text(text, style="dim"))
 
 
 # Blank, seven heights below the peak, and one for the peak alone, visible without colors.

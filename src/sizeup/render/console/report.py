@@ -15,7 +15,7 @@ from sizeup.render.console import latency
 from sizeup.render.console.columns import table_text
 from sizeup.render.console.layout import LABELS, print_labeled, print_sparkline
 from sizeup.render.console.npu import npu_lines
-from sizeup.render.vocabulary import named, shortfall
+from sizeup.render.vocabulary import named, shortfall, size_text
 from sizeup.results.rows import NO_TARGET, Port, op_label
 from sizeup.results.table import By, Table, build_table
 
@@ -102,7 +102,7 @@ def _memory(report: Report) -> list[tuple[str, str]]:
     if usage.unmodeled:
         lines.append(("excluded", _unmodeled(usage.unmodeled)))
     tensors = [
-        f"{units.shorten(tensor.name)} {units.size(tensor.bytes)}"
+        f"{units.shorten(tensor.name)} {size_text(tensor.bytes)}"
         for tensor in usage.peak_tensors[:_MOST_TENSORS]
     ]
     rest = len(usage.peak_tensors) - _MOST_TENSORS

@@ -136,7 +136,7 @@ def _latency(report: Report) -> Iterator[str]:
     value = units.duration(estimate.seconds)
     bar, detail = "", f"{location}{estimate.basis}"
     if estimate.low is None:
-        value = f"at least {value}" if estimate.basis == "roofline" else value
+        value = f"at least {value}" if estimate.is_lower_bound else value
         detail += "; no prediction interval"
     elif estimate.high is None:
         detail += f"; at least {units.duration(estimate.low)}"

@@ -70,7 +70,13 @@ def data_of(board: Leaderboard, folder: str = "") -> dict[str, Any]:
     by_group = {_group(group): entry for group, entry in zip(board.groups, groups, strict=True)}
     for row in board.rows:
         by_group[_group(row)]["shown"] += 1
-    return {"groups": groups, "rows": columns, "standings": list(board.standings), "top": board.top}
+    return {
+        "groups": groups,
+        "firstGroup": board.first_group,
+        "rows": columns,
+        "standings": list(board.standings),
+        "top": board.top,
+    }
 
 
 def _group(row: dict[str, Any]) -> tuple[Any, ...]:

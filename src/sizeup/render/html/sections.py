@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sizeup import units
+from sizeup.render.vocabulary import size_text
 from sizeup.results.rows import BOUND_LABELS
 from sizeup.units import printable
 
@@ -94,7 +95,7 @@ def _memory(report: Report, data: dict[str, Any]) -> _Part:
         " table."
     )
     largest = ", ".join(
-        f"{tensor.name} {units.size(tensor.bytes)}" for tensor in usage.peak_tensors[:_MOST_NAMED]
+        f"{tensor.name} {size_text(tensor.bytes)}" for tensor in usage.peak_tensors[:_MOST_NAMED]
     )
     buffers = units.plural(len(memory["size"]), "buffer")
     alternative = (

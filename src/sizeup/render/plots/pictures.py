@@ -43,7 +43,7 @@ from sizeup.render.plots.canvas import (
     level,
     name_steps,
 )
-from sizeup.render.vocabulary import named
+from sizeup.render.vocabulary import named, size_text
 from sizeup.results.plan import Plan
 from sizeup.results.rows import op_label
 from sizeup.units import printable
@@ -136,8 +136,8 @@ def _list_live(canvas: Canvas, graph: Graph, usage: Usage, peak_op: int) -> None
     for buffer, tensor in live[:_MOST_LISTED_BARS]:
         color = INPUTS if buffer in read else OUTPUTS if buffer in written else OTHERS
         color = color if buffers.tensors[buffer] else WORKSPACE
-        items[color].append(Item(tensor.name or "(unnamed)", units.size(tensor.bytes), color))
-    rest = _rest([tensor.bytes for _, tensor in live[_MOST_LISTED_BARS:]])
+        items[color].append(Item(tensor.name or "(unnamed)", size_text(tensor.bytes), color))
+    rest = _rest([tensor.bytes or 0 for _, tensor in live[_MOST_LISTED_BARS:]])
     draw_list(canvas, _TOP - 0.07, "Live at peak", list(chain(*items.values())), rest)
 
 

@@ -30,8 +30,7 @@
     return [...new Set(values)];
   }
 
-  const start = data.groups.reduce((best, each) => (each.fit > best.fit ? each : best), data.groups[0]);
-  const state = { group: start, fitting: false, size: SIZES[0] };
+  const state = { group: data.groups[data.firstGroup], fitting: false, size: SIZES[0] };
 
   function menu(label, identity, values, chosen, change) {
     const box = make("select", { id: identity, onchange: () => change(box.value) },
@@ -72,6 +71,12 @@
   }
 
   const drawable = (row) => rows.ms[row] > 0 && rows[state.size.key][row] > 0;
+
+  /** Returns the latency, or its lower bound if only that is known. */
+  function latency(row) {
+    if (rows.ms[row] !== null) return time(rows.ms[row]);
+    return rows.low_ms[row] === null ? "?" : `≥ ${time(rows.low_ms[row])}`;
+  }
 
   function interval(row) {
     if (rows.low_ms[row] === null || rows.high_ms[row] === null) return "interval unknown";
@@ -159,7 +164,8 @@
       + (group.errors ? `, ${words.grouped(group.errors)} failed.` : ".");
     document.getElementById("caption").textContent =
       (undrawn ? `${words.plural(undrawn, "point")} without a latency or a size ${undrawn === 1 ? "is" : "are"} not drawn. ` : "")
-      + "Click a point to show it in the table.";
+      + (undrawn < mine.length ? "Click a point to show it in the table." : "");
+    scatter.hidden = undrawn === mine.length; // axes without points would have made-up numbers
   }
 
   const figure = (title, key, write, width = 6.5, hint = null, more = {}) => ({
@@ -171,7 +177,10 @@
     { title: "rank", number: true, width: 4.2, value: (row) => -rows.rank[row], cell: (row) => words.grouped(rows.rank[row]) },
     { title: "model", width: 15, early: true, narrow: 9, value: modelOf, cell: modelOf, header: true },
     ...(has("shapes") ? [{ title: "shapes", width: 8, value: (row) => text(rows.shapes, row), cell: (row) => text(rows.shapes, row) || "original" }] : []),
-    figure("latency", "ms", time, 6.2, null, { early: true, narrow: 5.2 }),
+    {
+      title: "latency", number: true, width: 6.2, early: true, narrow: 5.2, hint: "≥: only a lower bound is known",
+      value: (row) => rows.ms[row] ?? rows.low_ms[row], cell: latency,
+    },
     { title: "interval", width: 10, value: (row) => rows.high_ms[row], cell: (row) => (rows.ms[row] === null ? "?" : interval(row)), hint: "90 % prediction interval" },
     { title: "fits", width: 6.8, early: true, narrow: 5.8, value: (row) => -rows.standing[row], cell: standing, hint: "Certain: known to fit, every operator counted" },
     figure("params", "params", words.count, 5.6),

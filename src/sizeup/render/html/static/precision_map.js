@@ -293,8 +293,7 @@ sizeup.precisionMap = (() => {
     if (known.unavailable !== undefined) return null;
     const uniform = uniformType(assigned);
     if (uniform !== null && uniform in known.types) {
-      const { whole, low, high } = known.types[uniform];
-      return { seconds: whole, low: low === null ? null : low * whole, high: high === null ? null : high * whole, exact: true };
+      return whole(known.types[uniform]);
     }
     let sum = known.run;
     const used = [known.own];
@@ -309,7 +308,14 @@ sizeup.precisionMap = (() => {
     });
     for (const each of traffic) sum += conversionSeconds(known.conversion, each);
     const bound = (name, pick) => (used.some((each) => each[name] === null) ? null : sum * pick(...used.map((each) => each[name])));
-    return { seconds: sum, low: bound("low", Math.min), high: bound("high", Math.max), exact: false };
+    const isLowerBound = used.some((each) => each.is_lower_bound);
+    return { seconds: sum, low: bound("low", Math.min), high: bound("high", Math.max), exact: false, isLowerBound };
+  }
+
+  /** Returns the latency of a whole model: `low` and `high` of an estimate are multiples of it. */
+  function whole({ whole: seconds, low, high, is_lower_bound: isLowerBound }) {
+    const end = (multiple) => (multiple === null ? null : multiple * seconds);
+    return { seconds, low: end(low), high: end(high), exact: true, isLowerBound };
   }
 
   function conversionSeconds(prices, { from, moved: amount }) {
@@ -347,11 +353,7 @@ sizeup.precisionMap = (() => {
 
   function base(given) {
     const own = given.latency.base;
-    const latency = own && {
-      seconds: own.whole, low: own.low === null ? null : own.low * own.whole,
-      high: own.high === null ? null : own.high * own.whole, exact: true,
-    };
-    return { ...given.base, latency: latency ?? null, conversions: [] };
+    return { ...given.base, latency: own ? whole(own) : null, conversions: [] };
   }
 
   return mix;

@@ -9,6 +9,7 @@
   const base = sizeup.precisionMap(data, chosen);
   const layerName = (row) => model.scope(whatIf.layers[row]) || model.name(whatIf.layers[row]);
   const reported = data.model.precision ? `all at ${data.model.precision}` : "originally";
+  const BASES = { calibrated: "calibration", roofline: "data sheet", instructions: "instructions" };
   const nameOf = (code) => whatIf.types[code].name;
 
   function options(code, own) {
@@ -63,14 +64,15 @@
     return box;
   }
 
-  function result(label, key, now, before, write) {
+  /** Returns one quantity; `write` formats an amount, and `writeBefore` the original one. */
+  function result(label, key, now, before, write, writeBefore = write) {
     const shown = now === null || now === undefined ? "unknown" : write(now);
     const isChanged = chosen.size && before && now !== null && now !== before;
     const change = isChanged ? `${now < before ? "−" : "+"}${Math.abs(100 * (now - before) / before).toFixed(1)} %` : "";
     return make("div", { class: "result" }, make("dt", { text: label }),
       make("dd", { "data-key": key, "data-value": now }, make("strong", { text: shown }),
         make("span", { class: now < before ? "less" : "more", text: change }),
-        make("small", { text: before === null || before === undefined ? "" : `${reported} ${write(before)}` })));
+        make("small", { text: before === null || before === undefined ? "" : `${reported} ${writeBefore(before)}` })));
   }
 
   function interval(latency) {
@@ -86,7 +88,11 @@
       result("Written per inference", "written", now.written, base.written, exact),
       result("Peak activation memory", "peak", now.peak, base.peak, exact),
     ];
-    if (now.latency) rows.push(result("Latency", "latency", now.latency.seconds, base.latency.seconds, words.duration));
+    if (now.latency) {
+      const write = ({ isLowerBound }) => (seconds) => `${isLowerBound ? "at least " : ""}${words.duration(seconds)}`;
+      const label = `Latency (${BASES[whatIf.latency.basis] ?? whatIf.latency.basis})`;
+      rows.push(result(label, "latency", now.latency.seconds, base.latency.seconds, write(now.latency), write(base.latency)));
+    }
     results.replaceChildren(...rows);
     results.dataset.conversions = now.conversions.length;
     summary.textContent = sentence(now);
@@ -97,7 +103,12 @@
   }
 
   function sentence(now) {
-    if (!chosen.size) return "Every layer has its original precision.";
+    if (!chosen.size) {
+      const other = now.latency && whatIf.latency.reported_basis !== whatIf.latency.basis
+        ? ` Its latency here is on the basis that all precisions have, ${BASES[whatIf.latency.basis]}, and does not compare with the one at the top of the page.`
+        : "";
+      return `Every layer has its original precision.${other}`;
+    }
     const parts = [`${words.plural(chosen.size, "layer")} of ${words.grouped(whatIf.layers.length)} set.`];
     const moved = now.conversions.reduce((sum, each) => sum + each.moved, 0);
     parts.push(now.conversions.length
