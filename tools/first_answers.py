@@ -42,7 +42,7 @@ transcript.
 {date}, {cores} cores shared with other work, Python {python}, packages from a mirror without a cache of pip.
 """
 _EXTRAS = re.compile(r"^pip install '(sizeup\[[\w,]+\])'$", re.MULTILINE)
-_COMMAND = re.compile(r"^```console\n\$ (sizeup .*)$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:```console\n\$ )?(sizeup .*)$", re.MULTILINE)  # with its output, or alone
 _EXAMPLE = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
