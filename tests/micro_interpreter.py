@@ -14,13 +14,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 # A multiple of 16, as the arenas of boards are: the tail begins at the end.
 ARENA_BYTES = 16 << 20
 SMALL_ARENA_BYTES = 1 << 18
+_SHARED = 32  # models that run in one copy of the process
 REMEMBERED = "SIZEUP_INTERPRETER_ANSWERS"
 """The environment variable with the folder of answers that are kept."""
 
@@ -126,16 +127,37 @@ def _verdicts(models: Sequence[bytes]) -> list[bool]:
         return verdicts
 
 
-def _survives(path: str) -> bool:
-    """Whether it runs in a copy of this process, which a model may end."""
+def _survivals(paths: Sequence[str]) -> Iterator[bool]:
+    """Whether each runs in a copy of this process, which a model may end.
+
+    Copies take most of the time, so some models share one. Its end may be the work of an earlier model:
+    the model at which it ends has a second copy, of its own.
+    """
+    done = 0
+    while done < len(paths):
+        shared = paths[done : done + _SHARED]
+        answers = _answers_of_copy(shared)
+        if len(answers) < len(shared):
+            answers.append(_answers_of_copy([shared[len(answers)]]) == [True])
+        yield from answers
+        done += len(answers)
+
+
+def _answers_of_copy(paths: Sequence[str]) -> list[bool]:
+    """As many answers as a copy of this process lives to give."""
+    readable, writable = os.pipe()
     identity = os.fork()
     if identity == 0:
-        succeeds = False
         try:
-            succeeds = _runs(path)
+            for path in paths:
+                os.write(writable, bytes([_runs(path)]))
         finally:
-            os._exit(0 if succeeds else 1)
-    return os.waitpid(identity, 0)[1] == 0
+            os._exit(0)
+    os.close(writable)
+    with os.fdopen(readable, "rb") as answers:
+        found = [bool(answer) for answer in answers.read()]
+    os.waitpid(identity, 0)
+    return found
 
 
 def _runs(path: str) -> bool:
@@ -192,14 +214,19 @@ def _answer(path: str) -> tuple[int, int, str]:
     return 0, 0, text.strip() or "no report"
 
 
-_MODES = {"--fits": _fits, "--runs": _survives}
-
 if __name__ == "__main__":
-    mode = _MODES.get(sys.argv[1]) if len(sys.argv) > 1 else None
-    if mode is _survives:  # every copy of the process has them
+    mode, *arguments = sys.argv[1:]
+    answers: Iterable[object]
+    if mode == "--runs":
+        # Every copy of the process has them.
         from ai_edge_litert import schema_py_generated  # noqa: F401
         from tflite_micro import runtime  # noqa: F401
-    for argument in sys.argv[2 if mode else 1 :]:
-        answer = str(mode(argument)) if mode else json.dumps(_answer(argument))
-        sys.stdout.write(answer + "\n")
+
+        answers = _survivals(arguments)
+    elif mode == "--fits":
+        answers = map(_fits, arguments)
+    else:
+        answers = (json.dumps(_answer(path)) for path in sys.argv[1:])
+    for answer in answers:
+        sys.stdout.write(f"{answer}\n")
         sys.stdout.flush()

@@ -65,6 +65,7 @@ ALLOWED = {
     "workers/worker.py:main": PIPE,
     "sweeps/engine/ray.py:_silent": "/dev/null",
     "render/console/layout.py:forget_output": "/dev/null",
+    "cli/commands.py:_HelpFormatter.write_text": "a method of the same name that collects the text of --help",
     "mixed_precision/result_cache.py:ResultCache.write": "a cache that is appended to; a cut line is skipped",
     "sweeps/run.py:_log": "a log that is read while it grows",
     "sweeps/store.py:Store._open_lock": "a lock file without content",

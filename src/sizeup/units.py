@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 def rate(value: float) -> str:
-    """A number per second with three significant digits, or whole above 999."""
+    """A ratio, or a number per second, with three significant digits, or whole above 999: '3,910'."""
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
@@ -124,7 +124,7 @@ def quantity(unit: str, value: float) -> str:
     if unit == "count":
         return f"{sign}{count(round(abs(value)))}"
     if unit == "share":
-        return f"{100 * value:+.3g} %"
+        return f"{'-' if value < 0 else '+'}{rate(100 * abs(value))} %"
     if unit == "bytes":
         return f"{sign}{size(round(abs(value)))}"
     return f"{sign}{amount(unit, abs(value))}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -46,15 +47,28 @@ def test_what_does_not_fit_says_no_by_how_much_and_ends_with_1(run: Run, keyword
     assert ended.out.count("functional_1/activa...l_1/conv2d/Conv2D1") == 1
 
 
+def test_no_remedy_without_a_solver_says_what_was_not_tried(
+    run: Run, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ortools")
+    model = shared / "models" / "pmw_alexa.tflite"
+    arguments = ("check", model, "-d", "stm32f446/tflm-cmsis-nn", "--ram", "17500B")
+    caveat = "no solver is installed; to search for a smaller memory plan: pip install 'sizeup[solve]'"
+    assert caveat not in " ".join(run(*arguments).out.split())
+    monkeypatch.setitem(sys.modules, "ortools", None)
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    out = " ".join(run(*arguments).out.split())
+    assert caveat in out
+    assert "No remedy found: no change that was tried" in out
+
+
 def test_where_nothing_helps_that_is_said(run: Run, keywords: Path) -> None:
     # The input of a file is fixed, and neither its order nor its types change MACs.
     arguments = ("check", keywords, "--macs", "1M")
-    assert (
-        "No remedy found: nothing that sizeup can try reduces the need of this model." in run(*arguments).out
-    )
-    assert "nothing that sizeup can try" in run(*arguments, "--markdown").out
-    assert "nothing that sizeup can try" not in run(*arguments, "--no-remedies").out
-    assert "nothing that sizeup can try" not in run("check", keywords, "--macs", "1G").out
+    assert "No remedy found: no change that was tried reduces the need of this model." in run(*arguments).out
+    assert "no change that was tried" in run(*arguments, "--markdown").out
+    assert "no change that was tried" not in run(*arguments, "--no-remedies").out
+    assert "no change that was tried" not in run("check", keywords, "--macs", "1G").out
 
 
 def test_an_undetermined_verdict_ends_with_3(run: Run, keywords: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import sizeup
 from sizeup.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +48,21 @@ def test_all_devices_are_listed_by_kind(run: Run) -> None:
     assert max(map(len, out.splitlines()[:-1])) <= 80
     assert "192 KiB (128 KiB)" in out
     assert "RAM: total (largest bank)" in out.splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("option", [[], ["--boards"]])
+def test_names_are_printed_whole(
+    run: Run, monkeypatch: pytest.MonkeyPatch, option: list[str], width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, _ = run(*option)
+    assert "…" not in out
+    names = [each.name for each in (sizeup.boards() if option else sizeup.devices())]
+    assert set(names) <= set(out.split())
+    tables = [line for line in out.splitlines() if line.startswith("  ")]
+    assert max(map(len, tables)) <= width
+    assert ("columns hidden: " in out) == (width == 60)
 
 
 def test_a_kind_and_a_word_narrow_the_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,6 +278,18 @@ def test_baselines_are_updated_and_what_changed_is_named(run: Run, registry: Pat
     assert run("check", "--budget", "budgets.toml").code == 0
 
 
+def test_an_update_without_growth_limits_states_what_to_add(run: Run, registry: Path) -> None:
+    limits = '[[budget]]\nmodels = "*.onnx"\nmacs = "1G"\n'
+    (registry / "budgets.toml").write_text(limits, "utf-8")
+    ended = run("check", "--budget", "budgets.toml", "--update-baselines")
+    assert (ended.code, (registry / "baselines.json").exists()) == (0, False)
+    (line,) = ended.err.splitlines()
+    assert line.startswith("no baselines were written, because no budget in budgets.toml limits growth;")
+    growth = line.partition("add for example ")[2].partition(" to a")[0]
+    (registry / "budgets.toml").write_text(f"{limits}{growth}\n", "utf-8")
+    assert "3 added" in run("check", "--budget", "budgets.toml", "--update-baselines").err
+
+
 def test_an_update_lists_no_more_than_20_models_and_every_measure_that_changed(
     run: Run, registry: Path
 ) -> None:

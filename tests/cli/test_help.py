@@ -74,6 +74,28 @@ def test_examples_are_recognized(text: str, is_example: bool) -> None:
     assert bool(EXAMPLE.search(text)) is is_example
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_nothing_is_cut_in_narrow_terminals(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = run(*name.split(), "--help").out
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    command = COMMANDS.get(name, GROUP)
+    texts = [command.help, command.epilog, *(getattr(param, "help", None) for param in command.params)]
+    texts += [each.help.partition("\n\n")[0] for each in ([] if name else COMMANDS.values())]
+    words = {word for each in texts if each for word in each.split()}
+    names = {each for param in command.params if param.param_type_name == "option" for each in param.opts}
+    assert {each for each in words | names if each not in text} == set()
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_refers_to_no_file_of_the_repository(run: Run, name: str) -> None:
+    assert "docs/" not in run(*name.split(), "--help").out
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_defaults_are_shown_as_they_are_typed(run: Run, name: str) -> None:
     assert not re.findall(r"default: \(|default: \d+\.0\b", run(name, "--help").out)

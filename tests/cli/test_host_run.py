@@ -156,7 +156,7 @@ def test_a_crash_is_undetermined(run: Run, tmp_path: Path, case: Case, signal: s
     assert (error.get("message") or "").startswith(reason)
     assert reason in run("check", path, *TARGET, "--github").out.partition("::warning")[2]
     # What does not fit anyway does not fit.
-    assert run("check", path, *TARGET, "--ram", "64", "--run").code == 1
+    assert run("check", path, *TARGET, "--ram", "64B", "--run").code == 1
 
 
 def test_a_timeout_is_undetermined(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,13 +194,13 @@ def test_nothing_runs_with_no_run_or_if_the_verdict_is_no(
     path = _write(tmp_path, RELU)
     monkeypatch.setattr(host_run, "infer_once", infer)
     assert json.loads(run("check", path, *TARGET, "--no-run", "--json").out)["host_run"] is None
-    assert run("check", path, *TARGET, "--ram", "64").code == 1
+    assert run("check", path, *TARGET, "--ram", "64B").code == 1
     # Without remedies, files are only read.
     assert run("check", path, *TARGET, "--no-remedies").code == 0
     assert sizeup.check(path, "stm32f746/tflm", run=False).host_run is None
     assert not started
     assert RAN in run("check", path, *TARGET, "--no-remedies", "--run").out
-    assert run("check", path, *TARGET, "--ram", "64", "--run").code == 1
+    assert run("check", path, *TARGET, "--ram", "64B", "--run").code == 1
     assert started == [path, path]
 
 

@@ -101,6 +101,7 @@ MISUSE = (
     ("tflite_tools.py", "type: python -m sizeup.compat.tflite_tools", "sizeup --help"),
     ("dnn-analyzer", "type: python -m sizeup.compat.dnn_analyzer", "sizeup --help"),
     ("x.onnx", "'x.onnx' is a model, not a command; type: sizeup analyze x.onnx", "sizeup --help"),
+    ("-q analyze x.onnx", "no such option: -q", "put -q after the command: sizeup COMMAND -q"),
     ("--verson", "did you mean --version?", "sizeup --help lists all commands"),
     ("analyze x.onnx --devise rpi5", "--devise; did you mean --device?", "sizeup analyze --help"),
     ("analyze x.onnx --by color", "unknown --by 'color'; known: op, module, tree", "sizeup analyze --help"),
@@ -303,3 +304,13 @@ def test_a_second_target_is_refused(run: Run, arguments: tuple[str, ...], hint: 
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert f"-d is given 2 times, and only one target counts; {hint}" in err
+
+
+@pytest.mark.parametrize(("file", "module"), [("net.py", "net"), ("nets/net.py", "nets.net")])
+def test_a_python_file_is_answered_with_the_name_of_its_module(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, module: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).touch()
+    assert f"{file}: give {module}:NAME, " in run("analyze", file)[2]

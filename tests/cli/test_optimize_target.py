@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,19 @@ def test_packing_has_one_increase_of_the_arena(run: Run, shared: Path, tmp_path:
     (row,) = [line for line in ended.out.splitlines() if line.strip().startswith("arena, cmsis-nn")]
     before, after = (int(size.replace(",", "")) for size in re.findall(r"([\d,]+) B", row))
     assert f"the arena is {after - before:,} B larger" in " ".join(ended.out.split())
+
+
+@pytest.mark.parametrize("has_solver", [True, False])
+def test_without_a_solver_no_search_is_said_to_have_ended(
+    run: Run, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_solver: bool
+) -> None:
+    """First fit finds no smaller arena for this file; the solver does."""
+    if not has_solver:
+        monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    model, out = shared / "models" / "pmw_alexa.tflite", tmp_path / "out.tflite"
+    ended = run("optimize", model, "-d", "stm32f446/tflm-cmsis-nn", "-o", out, "--no-verify")
+    text = " ".join(ended.out.split())
+    assert ("17,024 B" in text) == has_solver
+    assert ("nothing that needs less was found without a solver on stm32f446" in text) != has_solver
+    assert ("to search for a smaller memory plan: pip install 'sizeup[solve]'" in text) != has_solver
+    assert "--time-limit" not in text

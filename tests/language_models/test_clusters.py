@@ -109,6 +109,7 @@ def test_shipped_clusters_are_read_once_per_catalog(monkeypatch: pytest.MonkeyPa
         ("12xh100", "12 h100-sxm do not fill nodes of 8; write the nodes too, e.g. 2x8xh100-sxm"),
         ("2x8xdgx-h100", "give the number of nodes alone, e.g. 2xdgx-h100"),
         ("dgx-h10", "nearest: dgx-h100"),
+        ("2xh10", "unknown device or cluster 'h10'; nearest: h100-sxm, "),
         ("8xh1000", "unknown device"),
         ("none.toml/vllm", "none.toml: no such file"),
     ],

@@ -92,6 +92,13 @@ def run_budgets(
     return tuple(checks), gate.write_baselines()
 
 
+def has_growth_limits(path: str | os.PathLike[str]) -> bool:
+    """Whether a budget of the file limits growth, so that it needs baselines."""
+    from sizeup.checks import read_budgets
+
+    return any(budget.growth for budget in read_budgets(Path(path)).budgets)
+
+
 def affected_models(
     path: str | os.PathLike[str], changed: Sequence[str]
 ) -> tuple[list[str] | None, list[str]]:

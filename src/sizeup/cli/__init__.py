@@ -68,6 +68,7 @@ app = typer.Typer(
     help="Report MACs, memory, latency and fit of a neural network before you deploy it.",
     epilog="Example: sizeup analyze model.onnx --bind batch=1 --precision int8",
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its table of five columns cuts names in narrow terminals
 )
 app.command("analyze", cls=Command, epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", cls=Command, epilog=explain.EXAMPLE)(explain.explain)

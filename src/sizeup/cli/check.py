@@ -43,9 +43,7 @@ def check(
             "Target that the model must fit: DEVICE, DEVICE/RUNTIME or a device file, e.g. stm32f746/tflm."
         ),
     ] = None,
-    budget: Annotated[
-        Path | None, _limit("FILE", "Budget file to check, e.g. budgets.toml (see docs/checking.md).")
-    ] = None,
+    budget: Annotated[Path | None, _limit("FILE", "Budget file to check, e.g. budgets.toml.")] = None,
     against: Annotated[
         str | None,
         _limit("REV", "Git revision to compare the model files and their growth with, e.g. origin/main."),
@@ -172,7 +170,6 @@ def check(
     from sizeup.api import check as api
     from sizeup.api import check_llm
     from sizeup.cli import terminal
-    from sizeup.render.console.baselines import update_lines
     from sizeup.results.check import Checks
 
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
@@ -231,14 +228,28 @@ def check(
     for path in written:
         Checks(tuple(checks)).save(path)
     _print(checks, as_json=json, as_markdown=markdown, annotated=github)
-    for update in updates:
-        for line in update_lines(update):
-            terminal.print_note(line)
+    _print_updates(updates, budget if update_baselines else None)
     terminal.print_written([*(update.path for update in updates), *written])
     code = _exit_code(checks)
     if code:
         sys.stdout.flush()
         raise typer.Exit(code)
+
+
+def _print_updates(updates: Sequence[Update], budget: Path | None) -> None:
+    """Print the changes of baselines, or the reason that the updated budgets have none."""
+    from sizeup.api import budgets as budgets_api
+    from sizeup.cli import terminal
+    from sizeup.render.console.baselines import update_lines
+
+    for update in updates:
+        for line in update_lines(update):
+            terminal.print_note(line)
+    if budget is not None and not budgets_api.has_growth_limits(budget):
+        terminal.print_note(
+            f"no baselines were written, because no budget in {budget} limits growth;"
+            ' to limit it, add for example growth = { macs = "5%" } to a [[budget]]'
+        )
 
 
 def _load_rules(rules: list[Path] | None) -> None:

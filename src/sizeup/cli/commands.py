@@ -53,6 +53,9 @@ _INSTEAD = {
 # Options of `check`, and the options of precision and tradeoff that come closest: flash and arena hold more.
 _LIMITS = {"--flash": "--weights", "--arena": "--activations", "--ram": "--activations"}
 
+# Options that every command has, and `sizeup` itself has not.
+_OPTIONS_OF_COMMANDS = ("-q", "--quiet")
+
 _VALUE = re.compile(r"(?:'(.*)'|(\S+)) is not (?:one of|in the range|a valid)")
 _CHOICES = re.compile(r"is not one of (.*?)\.?$")
 _BOUND = re.compile(
@@ -67,8 +70,32 @@ _BOUND_WORDS = {
 _HELP_EXAMPLE = re.compile(r"\be\.g\. ([\w.]*\w)")
 
 
+_MAX_HELP_WIDTH = 100  # columns, also on wider terminals
+_HYPHEN, _UNBROKEN_HYPHEN = "-", "\u2011"
+
+
+_Formatter: Any = typer.Context.formatter_class
+
+
+class _HelpFormatter(_Formatter):  # type: ignore[misc]
+    """Formats --help; breaks lines between words only, so that what a user types stays in one piece."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(text.replace(_HYPHEN, _UNBROKEN_HYPHEN))
+
+    def write_dl(self, rows: Any, *args: Any, **kwargs: Any) -> None:
+        """Write names next to their texts."""
+        unbroken = [(name, text.replace(_HYPHEN, _UNBROKEN_HYPHEN)) for name, text in rows]
+        super().write_dl(unbroken, *args, **kwargs)
+
+    def getvalue(self) -> str:
+        """The formatted text."""
+        return str(super().getvalue()).replace(_UNBROKEN_HYPHEN, _HYPHEN)
+
+
 class _PlainHelp:
-    """Hides Python types in --help: `<bool>` of flags, and the types of arguments."""
+    """--help in two columns; without Python types, such as `<bool>` of flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -78,6 +105,12 @@ class _PlainHelp:
             elif param.param_type_name == "argument":
                 param.display_type_rich = lambda **_: None
         return params
+
+    def get_help(self, ctx: Any) -> str:
+        """The text of --help."""
+        formatter = _HelpFormatter(width=ctx.terminal_width, max_width=_MAX_HELP_WIDTH)
+        self.format_help(ctx, formatter)  # type: ignore[attr-defined]
+        return formatter.getvalue().rstrip("\n")
 
 
 # What compares targets, by command.
@@ -123,6 +156,16 @@ class CommandGroup(_PlainHelp, TyperGroup):
             ctx.fail(unknown_command(args[0], list(self.commands)))
         return super().resolve_command(ctx, args)
 
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """Write all commands with their first sentence, uncut."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, " ".join((each.help or "").partition("\n\n")[0].split()))
+                    for name, each in self.commands.items()
+                ]
+            )
+
 
 def unknown_command(word: str, commands: list[str]) -> str:
     """The message for a word that is not a command, with what to type instead."""
@@ -145,6 +188,8 @@ def usage_message(error: Any) -> tuple[str, str]:
     if context is None:
         return message, ""
     if isinstance(context.command, TyperGroup):
+        if getattr(error, "option_name", None) in _OPTIONS_OF_COMMANDS:
+            return message, f"put {error.option_name} after the command: sizeup COMMAND {error.option_name}"
         return message, f"{context.command_path} --help lists all commands"
     example = context.command.epilog if message.startswith("missing ") else None
     return message, example or f"{context.command_path} --help lists all options"

@@ -56,7 +56,7 @@ def measure(
             "--from",
             metavar="KEY=VALUE,...",
             help="Run nothing and report the utilization of --device at a measured latency, e.g."
-            " latency_ms=12.3 or latency_ms=12.3,bandwidth=8GB/s.",
+            " latency_ms=12.3, and optionally bandwidth=8GB/s.",
             show_default=False,
         ),
     ] = None,

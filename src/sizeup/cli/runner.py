@@ -23,7 +23,10 @@ INCOMPLETE = 3
 # As shells report a program ended by a signal; SIGINT is 2.
 _INTERRUPTED = 128 + 2
 
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr.")]
+_Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print only errors on stderr; results are still printed on stdout."),
+]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

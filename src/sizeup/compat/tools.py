@@ -62,7 +62,9 @@ def listing() -> str:
     lines = ["The older tools under their own names, and the verbs of sizeup that do their work:"]
     for tool in TOOLS:
         lines += ["", tool.title, f"  still  {tool.call}", f"  now    {tool.now}"]
-    return "\n".join([*lines, "", "docs/coming-from.md lists what differs.", ""])
+    return "\n".join(
+        [*lines, "", "The page 'Coming from another tool' of the documentation lists what differs.", ""]
+    )
 
 
 def library_usage(module: str) -> int:

@@ -180,10 +180,9 @@ def _sized(name: str, counts: list[int], text: str) -> Cluster:
         _check_devices([nodes, shipped.devices_per_node], text)
         return replace(shipped, nodes=nodes, name=shipped.name if nodes == 1 else f"{nodes}x{shipped.name}")
     catalog = current_catalog()
-    if not catalog.has_device(name):
-        near = suggestion(name, known)
-        if near:
-            raise TargetError(f"unknown device or cluster {quoted(name)}{near}")
+    if not catalog.has_device(name) and suggestion(name, known):
+        near = suggestion(name, [*(device.name for device in catalog.devices()), *known])
+        raise TargetError(f"unknown device or cluster {quoted(name)}{near}")
     device = catalog.device(name)
     like = next((other for other in known.values() if other.device.name == device.name), None)
     if len(counts) == 2:

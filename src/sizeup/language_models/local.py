@@ -6,6 +6,7 @@ fits is undetermined.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ LOCAL_NOT_MODELED = (
 )
 """What the times of laptops and phones leave out."""
 _COMPRESSED = {scheme.label for name in ("int8", "int4") if (scheme := WEIGHT_PRECISIONS[name]) is not None}
-_RAM = replace(SIZE, limit="16GiB", needs_unit=True)  # "16" may be meant as 16 GiB
+_RAM = replace(SIZE, limit="16GiB", needs_unit_below=math.inf)  # "16" may be meant as 16 GiB
 _LEAST_RAM, _MOST_RAM = 1 << 20, 1 << 50
 
 

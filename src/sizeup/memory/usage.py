@@ -29,7 +29,7 @@ class LiveTensor(NamedTuple):
     """A live tensor, the bytes of its buffer and its producer."""
 
     name: str
-    bytes: int
+    bytes: int | None  # None if the size depends on data
     op: int | None  # None: a graph input, or scratch declared in the file
 
 
@@ -199,7 +199,7 @@ def _live_tensor(graph: Graph, buffers: Buffers, buffer: int, inputs: AbstractSe
         return LiveTensor(f"workspace of {graph.ops[first].name}", size, first)
     tensor = graph.tensors[members[0]]
     is_given = members[0] in inputs or is_scratch(tensor)
-    return LiveTensor(tensor.name, size, None if is_given else first)
+    return LiveTensor(tensor.name, size if _is_known(graph, members) else None, None if is_given else first)
 
 
 def _is_known(graph: Graph, tensors: tuple[int, ...]) -> bool:

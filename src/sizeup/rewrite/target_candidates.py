@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sizeup.formats.tflite.write import ONLINE, rewrite
 from sizeup.graph import Graph
+from sizeup.memory.packing import INSTALL_HINT
 from sizeup.memory.schedule import find_schedule, peak_bytes, with_schedule
 from sizeup.memory.schedule_problem import Schedule
 from sizeup.memory.tflm import Build, arena, head_buffers
@@ -73,13 +74,20 @@ def target_arrangements(
                 ranked.append(((max(sizes), sum(sizes), peak, changes), new))
     ranked.sort(key=lambda entry: entry[0])
     if not ranked:
-        notes.append(_unchanged(target, max(current), tried, is_proven))
+        notes.insert(0, _unchanged(target, max(current), tried, _finding(is_proven, notes)))
     return Arrangements([new for _, new in ranked], best_schedule, is_better, notes)
 
 
-def _unchanged(target: Target, current: int, tried: list[int], is_proven: bool) -> str:
+def _finding(is_proven: bool, notes: list[str]) -> str:
+    """What the search established, and what ended it if that is not a proof."""
+    if is_proven:
+        return "nothing needs less"
+    limit = "without a solver" if INSTALL_HINT in notes else "in --time-limit"
+    return f"nothing that needs less was found {limit}"
+
+
+def _unchanged(target: Target, current: int, tried: list[int], finding: str) -> str:
     best = f"; the best other schedule or memory plan needs {min(tried):,} B" if tried else ""
-    finding = "nothing needs less" if is_proven else "nothing that needs less was found in --time-limit"
     return f"{finding} on {target.name}: the arena is {current:,} B with {target.runtime.micro} kernels{best}"
 
 

@@ -28,7 +28,7 @@ class Quantity:
     least: float
     most: float
     limit: str = ""  # an example of a limit that a user sets
-    needs_unit: bool = False  # in a limit given as text
+    needs_unit_below: float = 0.0  # in a limit given as text: a smaller number may be meant in a larger unit
     is_whole: bool = False  # its values are integers, such as bytes: a decimal is not rounded before the unit
 
 
@@ -50,6 +50,7 @@ SIZE = Quantity(
     1,
     2**50,
     "320KiB",
+    1024,
     is_whole=True,
 )
 BANDWIDTH = Quantity(
@@ -60,9 +61,7 @@ BANDWIDTH = Quantity(
     1e16,
 )
 POWER = Quantity("a power", "5 W", {"uW": 1e-6, "mW": 1e-3, "W": 1.0, "kW": 1e3}, 1e-7, 1e5)
-TIME = Quantity(
-    "a time", "5 us", {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}, 1e-10, 10, "20ms", needs_unit=True
-)
+TIME = Quantity("a time", "5 us", {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}, 1e-10, 10, "20ms", math.inf)
 ENERGY = Quantity(
     "an energy",
     "3 mJ",
@@ -70,7 +69,7 @@ ENERGY = Quantity(
     1e-12,
     1e9,
     "3mJ",
-    needs_unit=True,
+    math.inf,
 )
 COUNT = Quantity("a count", "20 M", {tier: scale for tier, scale in _TIERS.items() if tier}, 0, 1e24, "20M")
 # Vendors count a MAC as two operations.
@@ -106,14 +105,15 @@ def parse(text: str, quantity: Quantity) -> float:
 def parse_limit(value: float | str | None, quantity: Quantity, name: str) -> float | None:
     """The value of a user's limit, from a text with its unit or a plain number; None stays None.
 
-    A text that is a time or an energy needs a unit: "20" may be meant as 20 ms. Raises SizeupError with the
-    option or setting `name` if it is not a number, or negative or infinite; any finite amount is plausible.
+    A text that is a time, an energy or a small size needs a unit: "20" may be meant as 20 ms. Raises
+    SizeupError with the option or setting `name` if it is not a number, or negative or infinite; any finite
+    amount is plausible.
     """
     if value is None:
         return None
     text = value.strip() if isinstance(value, str) else ""
     location = f"{name} {_shown(text if text else value)}"
-    if quantity.needs_unit and _BARE.fullmatch(text):
+    if _BARE.fullmatch(text) and _needs_unit(float(text), quantity):
         raise SizeupError(f"{location}: give a unit, e.g. {_shown(text)}{_unit(quantity.limit)}")
     try:
         wide = replace(quantity, least=0.0, most=math.inf)
@@ -124,6 +124,11 @@ def parse_limit(value: float | str | None, quantity: Quantity, name: str) -> flo
     if not 0 <= amount < math.inf:
         raise SizeupError(f"{location} is not a limit; it must be 0 or a positive, finite number")
     return amount
+
+
+def _needs_unit(number: float, quantity: Quantity) -> bool:
+    """Whether a number without a unit may be meant in another one; 0 bytes are 0 in every unit."""
+    return number < quantity.needs_unit_below and (number > 0 or not quantity.is_whole)
 
 
 def _shown(value: float | str) -> str:

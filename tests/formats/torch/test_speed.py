@@ -31,8 +31,8 @@ def _columns(script: str, *options: str) -> dict[str, tuple[float, float, float]
 def test_recording_is_at_most_a_third_slower_than_running() -> None:
     rounds: dict[str, list[float]] = {name: [] for name in MODELS}
     # Other processes may disturb one round: further ones decide by their median.
-    for _ in range(5):
-        columns = _columns("torch_record.py", "--repeats", "7")
+    for _ in range(9):
+        columns = _columns("torch_record.py", "--repeats", "3")
         assert columns.keys() == MODELS
         for name, (_, _, ratio) in columns.items():
             rounds[name].append(ratio)
@@ -47,8 +47,8 @@ def analyzed() -> dict[str, tuple[float, float]]:
     """Minimum milliseconds of a forward and of analyzing; models beyond their limits are measured again."""
     least: dict[str, tuple[float, float]] = {}
     pending = ANALYZED
-    for _ in range(3):
-        columns = _columns("torch_analyze.py", "--rounds", "3", "--only", *sorted(pending))
+    for _ in range(5):
+        columns = _columns("torch_analyze.py", "--rounds", "2", "--only", *sorted(pending))
         assert columns.keys() == pending
         for name, (bare, ours, _) in columns.items():
             known = least.get(name, (bare, ours))

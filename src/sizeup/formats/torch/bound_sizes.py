@@ -126,8 +126,10 @@ class BoundSizes:
         missing = [f"{dimension.name} (symbol {size.text})" for dimension, size in unbound]
         unknown = sorted(set(self._bind) - known)
         if unknown:
+            example = f"; bind each, for example --bind {unbound[0][0].name}=1" if missing else ""
             raise LoadError(
-                f"no dimension named {', '.join(unknown)}; unbound dimensions: {', '.join(missing) or 'none'}"
+                f"no dimension named {', '.join(unknown)};"
+                f" unbound dimensions: {', '.join(missing) or 'none'}{example}"
             )
         if missing:
             message = (
