@@ -41,6 +41,19 @@ def test_an_undetermined_row_does_not_read_as_exceeded() -> None:
 
 
 @pytest.mark.parametrize(
+    ("need", "row"),
+    [
+        (98, ("98 B", "192 to 256 B", "94 B (49 %)", "ok")),
+        (215, ("215 B", "192 to 256 B", "-23 B (-12 %)", "?")),
+        (371, ("371 B", "256 B", "-115 B (-45 %)", "over")),
+    ],
+)
+def test_the_headroom_is_what_the_reserve_leaves(need: int, row: tuple[str, ...]) -> None:
+    """Of 256 B, other software may take 64 B."""
+    assert cells(Limit("ram", "bytes", 256, need, need, reserve=64))[1:] == row
+
+
+@pytest.mark.parametrize(
     ("low", "high", "expected", "need"),
     [(1, None, 2, 1), (1, 3, 2, 2), (1, 3, None, 3), (None, None, 2, 2), (None, None, None, None)],
 )

@@ -74,16 +74,21 @@ class Limit:
         return True if self.need_high is not None and self.need_high + self.reserve <= self.maximum else None
 
     @property
+    def available(self) -> float | None:
+        """The limit minus the reserve; of an exceeded limit, the limit itself."""
+        return None if self.maximum is None else self.maximum - (0 if self.fits is False else self.reserve)
+
+    @property
     def headroom(self) -> float | None:
-        """The limit minus the need; None if either is unknown. `fits` also subtracts the reserve."""
-        return None if self.maximum is None or self.need is None else self.maximum - self.need
+        """What is available minus the need; None if either is unknown."""
+        return None if self.available is None or self.need is None else self.available - self.need
 
     @property
     def is_near(self) -> bool:
         """Whether less than 10 % of the limit is left, or whether it fits is undetermined."""
         if self.maximum is None or self.headroom is None:
             return False
-        return self.fits is None or 0 <= self.headroom - self.reserve < _NEAR * self.maximum
+        return self.fits is None or 0 <= self.headroom < _NEAR * self.maximum
 
     def format(self, value: float) -> str:
         """An amount as text, with the unit of this limit."""

@@ -139,7 +139,7 @@ def _met(check: Check) -> Iterator[Finding]:
     """Yields the limits that are met if another one makes the verdict undetermined."""
     met = [limit for limit in check.limits if limit.fits and limit.is_applicable]
     if check.fits is None and met:
-        texts = (f"{title(limit)} ({_need(limit)} of {limit.format(limit.maximum or 0)})" for limit in met)
+        texts = (f"{title(limit)} ({_need(limit)} of {limit.format(limit.available or 0)})" for limit in met)
         yield Finding("fits", ", ".join(texts))
 
 
@@ -267,7 +267,7 @@ def undetermined(limit: Limit) -> str:
         reasons = [part.basis for part in limit.parts if part.high_bytes is None]
         return f"{title(limit)}: {'; '.join(reasons) or 'need unknown'}"
     if most <= limit.maximum:
-        remaining = limit.format(limit.maximum - limit.reserve)
+        remaining = limit.format(limit.available or 0)
         return f"{title(limit)}: needs {limit.format(most)}; other software may leave only {remaining}"
     span = f"{limit.format(least)} to {limit.format(most)}"
     text = f"{title(limit)}: needs {span}, which includes the limit of {limit.format(limit.maximum)}"
@@ -285,7 +285,8 @@ def _largest(limit: Limit) -> str:
 
 def cells(limit: Limit) -> Cells:
     """Returns a limit as cells of a table."""
-    allowed = "?" if limit.maximum is None else limit.format(limit.maximum)
+    least, most = limit.available, limit.maximum
+    allowed = "?" if least is None or most is None else _span(limit, least, most)
     mark = {True: "ok", False: "over", None: "?"}[limit.fits] if limit.is_applicable else "n/a"
     name = title(limit) + (f" ({limit.source})" if limit.source else "")
     return Cells(name, _need(limit), allowed, _headroom(limit), mark)
@@ -307,9 +308,9 @@ def _headroom(limit: Limit) -> str:
     headroom = limit.headroom
     if headroom is None or not math.isfinite(headroom):
         return ""
-    if limit.unit == "share" or not limit.maximum or headroom < -5 * limit.maximum:
+    if limit.unit == "share" or not limit.available or headroom < -5 * limit.available:
         return limit.format(headroom)
-    return f"{limit.format(headroom)} ({100 * headroom / limit.maximum:.0f} %)"
+    return f"{limit.format(headroom)} ({100 * headroom / limit.available:.0f} %)"
 
 
 def details(check: Check) -> Iterator[Finding]:
