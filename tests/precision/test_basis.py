@@ -105,3 +105,25 @@ def test_tradeoff_does_not_name_a_calibration_that_would_not_be_used(shared: Pat
     )
     real = sizeup.precision.tradeoff(_model(shared), target="stm32f746", precisions=["fp32"])
     assert ("caveat", "the calibration of stm32f746/tflm-cmsis-nn covers only int8") in [*real.provenance()]
+
+
+def test_a_budget_of_which_only_a_lower_bound_is_known_is_undetermined(shared: Path) -> None:
+    """On stm32f746 only int8 is calibrated: a network that is not all int8 has the data sheet's bound."""
+    model = shared / "models" / "mlperf_resnet8_fp32.tflite"
+    arguments = ("precision", model, "-d", "stm32f746")
+    ended = run_command(*arguments, "--latency", "40ms")
+    text = " ".join(ended.stdout.split())
+    assert ended.returncode == 3
+    assert "latency at least 39.9 ms of the 40 ms budget" in text
+    assert "undetermined only a lower bound of the latency is known: it may exceed the budget" in text
+    content = json.loads(run_command(*arguments, "--latency", "40ms", "--json").stdout)
+    assert content["undetermined_budgets"] == ["seconds"]
+    assert "the minimum is at least 28.9 ms" in run_command(*arguments, "--latency", "10ms").stderr
+
+
+def test_a_budget_with_an_estimated_amount_is_met(shared: Path) -> None:
+    model = shared / "models" / "mlperf_resnet8_fp32.tflite"
+    arguments = ("precision", model, "-d", "stm32f746", "--precisions", "int8")
+    ended = run_command(*arguments, "--latency", "200ms", "--json")
+    assert (ended.returncode, json.loads(ended.stdout)["undetermined_budgets"]) == (0, [])
+    assert "the minimum is 109 ms" in run_command(*arguments, "--latency", "40ms").stderr

@@ -394,11 +394,11 @@ def real_network(name: str) -> Graph:
     """A network of the model zoos with random weights."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
-    if name == "bert":
+    zoo = pytest.importorskip("sizeup.formats.torch.zoo").import_torchvision()
+    if name == "bert":  # transformers imports torchvision, and fails if that fails
         transformers = pytest.importorskip("transformers")
         module = transformers.BertModel(transformers.BertConfig()).eval()
         return sizeup.load(module, (torch.zeros(1, 128, dtype=torch.int64),))
-    zoo = pytest.importorskip("sizeup.formats.torch.zoo").import_torchvision()
     if zoo is None:
         pytest.skip("torchvision is not installed")
     return sizeup.load(getattr(zoo.models, name)(weights=None).eval(), (1, 3, 224, 224))

@@ -22,7 +22,7 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
-from sizeup.cli.runner import command
+from sizeup.cli.runner import INCOMPLETE, command
 from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
@@ -241,3 +241,5 @@ def _show(
         for note in result.write_recipe(recipe).notes:
             terminal.print_note(f"{recipe}: {note}")
     terminal.print_written([output, recipe if isinstance(result, PrecisionAssignment) else None])
+    if isinstance(result, PrecisionAssignment) and result.undetermined_budgets:
+        raise typer.Exit(INCOMPLETE)

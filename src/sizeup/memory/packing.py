@@ -2,7 +2,7 @@
 
 First fit in a few orders reaches the lower bound for most networks. Otherwise a solver decides whether the
 buffers fit into a given height: the lower bound first, then by bisection. (Minimizing the height directly is
-slow to prove.) CP-SAT runs first, with one worker and a limit of its own count of work, so that the same
+slow to prove.) CP-SAT runs first, with one worker and a limit of its deterministic time, so that the same
 file gets the same memory plan on a busy machine. If that is too little, the search of `stack_search.py` gets
 a share of the time, then CP-SAT with two workers: each is fast on cases where another one takes minutes.
 """
@@ -253,7 +253,7 @@ def packing_height(buffers: Buffers, offsets: tuple[int, ...]) -> int:
 
 
 def limited_solver(seconds: float, *, workers: int, work: float = math.inf) -> CpSolver:
-    """CP-SAT with a limit of its time, and of its own count of work, which is the same on every machine."""
+    """CP-SAT with limits of elapsed time and of deterministic time, which is the same on every machine."""
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()

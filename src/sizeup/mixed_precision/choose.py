@@ -19,7 +19,16 @@ import numpy as np
 from sizeup import units
 from sizeup.dtypes import DType
 from sizeup.errors import NoAssignment, SizeupError
-from sizeup.mixed_precision.figures import BUDGET_LABELS, BUDGETS, STEPS, Budgets, Figures, figures_of
+from sizeup.mixed_precision.figures import (
+    BUDGET_LABELS,
+    BUDGETS,
+    STEPS,
+    Budgets,
+    Figures,
+    advice,
+    figures_of,
+    minimum_text,
+)
 from sizeup.mixed_precision.live_bytes import LiveBytes
 from sizeup.mixed_precision.options import SUM_TOLERANCE, OptionTable
 from sizeup.mixed_precision.solve import EQUAL, Effort, Solution, Solver
@@ -216,9 +225,6 @@ def _fixed(options: OptionTable, name: str) -> float:
     }[name]
 
 
-_NARROWEST_BITS = 2  # of the default precisions
-
-
 def _infeasible_message(options: OptionTable, loss: Floats, budgets: Budgets, search: Search) -> str:
     """Returns a message with the first budget that is infeasible alone, and its feasible minimum."""
     for name in BUDGETS:
@@ -227,22 +233,12 @@ def _infeasible_message(options: OptionTable, loss: Floats, budgets: Budgets, se
             continue
         if _BudgetSearch(options, loss, Budgets(**{name: limit}), search).run() is None:
             least = _minimum(options, Budgets(), name, search, loss)
-            minimum = "" if least is None else f"; the minimum is {units.amount(name, least)}"
+            minimum = "" if least is None else f"; the minimum is {minimum_text(options, name, least)}"
             return (
                 f"no assignment keeps {BUDGET_LABELS[name]} within {units.amount(name, limit)}{minimum}"
-                f"; {_advice(options, name, least)}{''.join(f'; {reason}' for reason in options.unsupported)}"
+                f"; {advice(options, name, least)}{''.join(f'; {reason}' for reason in options.unsupported)}"
             )
     return "each budget is feasible alone, but no precision assignment meets all of them"
-
-
-def _advice(options: OptionTable, name: str, least: float | None) -> str:
-    """Returns the options to change if a budget is infeasible."""
-    option = f"--{BUDGET_LABELS[name]}"
-    larger = f"use a larger {option}"
-    if least is not None and name.endswith("_bytes"):
-        larger = f"use {option} {math.ceil(least / 1024)}KiB or more"
-    has_narrower = min(dtype.bits for dtype in options.offered) > _NARROWEST_BITS
-    return f"{larger}, or narrower --precisions" if has_narrower else larger
 
 
 # Quantities that are sums over groups, and their column in the conversion tables.

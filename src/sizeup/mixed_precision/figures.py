@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
+from sizeup import units
 from sizeup.cost import count
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
@@ -14,6 +16,7 @@ from sizeup.mixed_precision.basis import latency_at
 from sizeup.mixed_precision.options import OptionTable
 
 _PLAN_SECONDS = 2.0
+_NARROWEST_BITS = 2  # of the default precisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,24 @@ def estimate_of(options: OptionTable, assignment: dict[int, DType]) -> Estimate 
     """Returns the latency on the target at these dtypes, or why it is unknown."""
     assert options.target is not None
     return latency_at(assign(options.graph, assignment), options.graph, options.target, options.basis)
+
+
+def minimum_text(options: OptionTable, name: str, least: float) -> str:
+    """Returns the smallest amount of a budget as text, "at least" it if only a lower bound is known."""
+    uniform = {layer.op: options.offered[0] for layer in options.layers}
+    latency = estimate_of(options, uniform) if options.target and name in ("seconds", "joules") else ""
+    is_bound = isinstance(latency, Estimate) and latency.is_lower_bound
+    return f"at least {units.amount(name, least)}" if is_bound else units.amount(name, least)
+
+
+def advice(options: OptionTable, name: str, least: float | None) -> str:
+    """Returns the options to change if a budget is infeasible."""
+    option = f"--{BUDGET_LABELS[name]}"
+    larger = f"use a larger {option}"
+    if least is not None and name.endswith("_bytes"):
+        larger = f"use {option} {math.ceil(least / 1024)}KiB or more"
+    has_narrower = min(dtype.bits for dtype in options.offered) > _NARROWEST_BITS
+    return f"{larger}, or narrower --precisions" if has_narrower else larger
 
 
 def figures_at(graph: Graph) -> Figures:

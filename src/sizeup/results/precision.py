@@ -64,6 +64,17 @@ class PrecisionAssignment(Result):
         return self.budgets != Budgets()
 
     @property
+    def is_lower_bound(self) -> bool:
+        """Whether the latency, and with it the energy, is known only from below."""
+        return self.estimate is not None and self.estimate.is_lower_bound
+
+    @property
+    def undetermined_budgets(self) -> tuple[str, ...]:
+        """The budgets that the assignment may exceed, because only a lower bound of its amount is known."""
+        bounded = ("seconds", "joules") if self.is_lower_bound else ()
+        return tuple(name for name in bounded if getattr(self.budgets, name) is not None)
+
+    @property
     def precision_map(self) -> dict[str, str]:
         """The precision map for `analyze(precision=...)`; by op number if a name is ambiguous."""
         names, dtypes, precisions = LayerNames(self.graph), self.assignment.dtypes, {}

@@ -88,17 +88,24 @@ def _lines(assignment: PrecisionAssignment) -> Iterator[tuple[str, str]]:
         used, budget = getattr(assignment.assignment.figures, name), getattr(assignment.budgets, name)
         if used is None:
             continue
-        text = units.amount(name, used)
+        is_bound = assignment.is_lower_bound and name in ("seconds", "joules")
+        prefix = "at least " if is_bound else ""
+        text = prefix + units.amount(name, used)
         if budget is not None:
             text += f" of the {units.amount(name, budget)} budget ({units.share(used, budget)})"
         original = getattr(assignment.original, name)
         yield (
             BUDGET_LABELS[name],
-            f"{text}, {units.amount(name, original)} originally" if original is not None else text,
+            f"{text}, {prefix}{units.amount(name, original)} originally" if original is not None else text,
         )
         if name == "seconds" and assignment.estimate is not None:
             yield "", f"{latency_text(assignment.estimate)}, {assignment.estimate.basis}"
             yield from (("caveat", note) for note in assignment.estimate.notes)
+        if name in assignment.undetermined_budgets:
+            yield (
+                "undetermined",
+                f"only a lower bound of the {BUDGET_LABELS[name]} is known: it may exceed the budget",
+            )
     yield from _unknown(assignment)
     for name in assignment.assignment.binding:
         gain = (assignment.assignment.gains or {}).get(name, 0.0)

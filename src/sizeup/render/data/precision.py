@@ -32,6 +32,7 @@ def assignment(assigned: PrecisionAssignment) -> dict[str, Any]:
         "proven": assigned.assignment.is_proven,
         "gap": assigned.assignment.gap,
         "budgets": {name: getattr(assigned.budgets, name) for name in BUDGETS},
+        "undetermined_budgets": list(assigned.undetermined_budgets),
         "figures": {name: getattr(assigned.assignment.figures, name) for name in BUDGETS},
         "latency": None if assigned.estimate is None else _latency(assigned.estimate),
         "no_latency_reason": assigned.no_latency_reason or None,
