@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,23 @@ def test_public_names_are_exactly_those_declared() -> None:
     assert set(sizeup._MODULES) == set(sizeup.__all__) - {"__version__", "precision"}
     with pytest.raises(AttributeError, match="no attribute 'analyse'"):
         _ = sizeup.analyse  # type: ignore[attr-defined] # that is the point
+
+
+@pytest.mark.parametrize(("old", "new"), sizeup._DEPRECATED.items())
+def test_a_deprecated_name_works_and_names_its_replacement(old: str, new: str) -> None:
+    module, _, name = f"sizeup.{new}".rpartition(".")
+    expected = rf"^sizeup\.{old} is deprecated and will be removed in 0\.11; use sizeup\.{re.escape(new)}$"
+    for _ in range(2):
+        with pytest.warns(DeprecationWarning, match=expected) as caught:
+            value = getattr(sizeup, old)
+        assert value is getattr(import_module(module), name)
+    assert {Path(each.filename).name for each in caught} == {"test_api.py"}  # the user's line
+    assert old not in sizeup.__all__
+
+
+def test_deprecated_names_are_removed_with_the_version_that_was_announced() -> None:
+    removal, today = (tuple(map(int, text.split(".")[:2])) for text in (sizeup._REMOVAL, sizeup.__version__))
+    assert today < removal
 
 
 def test_every_error_is_a_public_name() -> None:

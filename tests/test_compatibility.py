@@ -1,7 +1,8 @@
 """Files that released versions wrote, read by today's code.
 
 `written_by/VERSION` holds the JSON and Parquet files that a version wrote for the sample model of the
-package, and the JSON Schemas that it shipped. Each release adds a folder; none is changed afterwards.
+package, and the JSON Schemas that it shipped. Each release adds a folder (`tools/written_by.py`); none is
+changed afterwards.
 """
 
 from __future__ import annotations
@@ -16,17 +17,9 @@ from typing import Any
 import pytest
 
 import sizeup
+from written_by import ANALYZED, BUDGETS, CHECKED, FOLDER, SCHEMAS, write
 
-VERSIONS = sorted(path for path in (Path(__file__).parent / "written_by").iterdir() if path.is_dir())
-SCHEMAS = ("schema.json", "llm_schema.json")
-TARGET = "stm32f746"
-TIMED = "stm32l4r5zi"  # a latency with all its parts; that of the sample on TARGET is a lower bound today
-BUDGETS = f"""\
-[[budget]]
-models = ["*.tflite"]
-target = "{TARGET}/tflm"
-growth = {{ macs = "5%", arena = "0%" }}
-"""
+VERSIONS = sorted(path for path in FOLDER.iterdir() if path.is_dir())
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda path: path.name)
@@ -118,9 +111,9 @@ def test_reports_are_valid_by_the_schema_of_today(written: Path) -> None:
 @pytest.mark.extras
 def test_outputs_of_today_have_all_keys_of_then(written: Path, sample: Path) -> None:
     today = {
-        "analyze.json": sizeup.analyze(sample, target=TIMED),
+        "analyze.json": sizeup.analyze(sample, target=ANALYZED),
         "plan.json": sizeup.plan(sample),
-        "check.json": sizeup.check(sample, target=TARGET, run=False, remedies=False),
+        "check.json": sizeup.check(sample, target=CHECKED, run=False, remedies=False),
     }
     for name, result in today.items():
         before, after = loaded(written / name), result.to_dict()
@@ -169,3 +162,17 @@ def test_columns_of_sweeps_are_only_added(written: Path) -> None:
     before, after = parquet.read_schema(shard), arrow_schema()
     assert [field.name for field in before if field.name not in after.names] == []
     assert [field.name for field in before if after.field(field.name).type != field.type] == []
+
+
+@pytest.mark.extras
+def test_a_release_keeps_the_same_files(written: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="the extra 'sweep' brings it")
+    write(tmp_path / "today")
+    before, after = (
+        {path.relative_to(folder).as_posix().partition("shards/")[0] for path in folder.rglob("*.*")}
+        for folder in (written, tmp_path / "today")
+    )
+    assert before == after
+    assert set(keys(loaded(tmp_path / "today" / "analyze.json"))) >= set(
+        keys(loaded(written / "analyze.json"))
+    )

@@ -33,6 +33,7 @@ def loaded(path: Path) -> Any:
 def ready(tmp_path: Path) -> Path:
     """A checkout that may be released as v1.2.0."""
     (tmp_path / "docs").mkdir()
+    (tmp_path / "tests" / "written_by" / "1.2.0").mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nversion = "1.2.0"\n[project.urls]\nRepository = "https://github.com/acme/sizeup"\n'
     )
@@ -59,6 +60,13 @@ def test_a_release_is_refused(ready: Path, file: str, before: str, after: str, p
     path = ready / file
     path.write_text(path.read_text("utf-8").replace(before, after), "utf-8")
     assert re.search(problem, "\n".join(release.problems(ready, "v1.2.0")))
+
+
+def test_a_release_without_the_files_that_it_writes_is_refused(ready: Path) -> None:
+    (ready / "tests" / "written_by" / "1.2.0").rmdir()
+    assert list(release.problems(ready, "v1.2.0")) == [
+        "tests/written_by/1.2.0 does not exist: run python tools/written_by.py"
+    ]
 
 
 def test_no_other_owner_is_named_anywhere() -> None:

@@ -36,6 +36,8 @@ def problems(root: Path, tag: str) -> Iterator[str]:
     changelog = (root / "CHANGELOG.md").read_text("utf-8")
     if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
         yield f"CHANGELOG.md: no section '## [{version}] - YYYY-MM-DD'"
+    if not (root / "tests" / "written_by" / version).is_dir():
+        yield f"tests/written_by/{version} does not exist: run python tools/written_by.py"
 
 
 def main(tag: str) -> int:

@@ -8,6 +8,7 @@ report.totals.macs, report.coverage
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -252,6 +253,28 @@ __all__ = [
     "utilization",
 ]
 
+# Names of version 0.1 and what replaced them. They work until the version below, with a DeprecationWarning.
+_DEPRECATED = {
+    "Answer": "QueryResult",
+    "Calibrated": "Calibration",
+    "Chosen": "PrecisionAssignment",
+    "Fitting": "PrecisionFits",
+    "FreeCost": "SymbolicCost",
+    "FreeGraph": "SymbolicGraph",
+    "Front": "PrecisionFront",
+    "Measured": "Measurement",
+    "NoChoice": "NoAssignment",
+    "NumbersMissing": "WeightsMissing",
+    "Optimized": "Optimization",
+    "Swept": "Sweep",
+    "choose": "precision.choose",
+    "fits": "precision.fits",
+    "front": "precision.front",
+    "sensitivity": "precision.sensitivity",
+    "tradeoff": "precision.tradeoff",
+}
+_REMOVAL = "0.11"
+
 
 if not TYPE_CHECKING:  # else type checkers would accept every name
 
@@ -264,10 +287,21 @@ if not TYPE_CHECKING:  # else type checkers would accept every name
             value = import_module("sizeup.precision")
         elif name in _MODULES:
             value = getattr(import_module(f"sizeup.{_MODULES[name]}"), name)
+        elif name in _DEPRECATED:
+            return _renamed(name)  # not stored: every use warns
         else:
             raise AttributeError(f"module 'sizeup' has no attribute {name!r}")
         globals()[name] = value
         return value
+
+    def _renamed(name: str) -> Any:
+        import warnings
+        from operator import attrgetter
+
+        new = _DEPRECATED[name]
+        message = f"sizeup.{name} is deprecated and will be removed in {_REMOVAL}; use sizeup.{new}"
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
+        return attrgetter(new)(sys.modules[__name__])
 
 
 def __dir__() -> list[str]:
