@@ -127,3 +127,21 @@ def test_a_budget_with_an_estimated_amount_is_met(shared: Path) -> None:
     ended = run_command(*arguments, "--latency", "200ms", "--json")
     assert (ended.returncode, json.loads(ended.stdout)["undetermined_budgets"]) == (0, [])
     assert "the minimum is 109 ms" in run_command(*arguments, "--latency", "40ms").stderr
+
+
+def test_a_front_prints_lower_bounds_and_leaves_their_budget_undetermined(shared: Path) -> None:
+    model = shared / "models" / "mlperf_resnet8_fp32.tflite"
+    arguments = ("precision", model, "-d", "stm32f746", "--front", "loss,weights", "--points", "3")
+    ended = run_command(*arguments, "--latency", "40ms")
+    assert ended.returncode == 3
+    assert ended.stdout.count("  at least ") == 3
+    text = " ".join(ended.stdout.split())
+    assert "caveat lower bound: the data sheet is used without the calibration of stm32f746" in text
+    assert "undetermined only a lower bound of the latency is known" in text
+    content = json.loads(run_command(*arguments, "--latency", "40ms", "--json").stdout)
+    assert content["undetermined_budgets"] == ["seconds"]
+    assert [each["is_lower_bound"] for each in content["assignments"]] == [True] * 3
+    assert run_command(*arguments).returncode == 0
+    calibrated = run_command(*arguments, "--precisions", "int8", "--latency", "200ms")
+    assert calibrated.returncode == 0
+    assert "at least" not in calibrated.stdout

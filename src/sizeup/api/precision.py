@@ -116,6 +116,7 @@ def front(
     `choose`. Each of up to `points` assignments is searched for as in `choose`, with its own `time_limit`.
     """
     from sizeup.mixed_precision import choose as solver
+    from sizeup.mixed_precision.figures import estimate_of
     from sizeup.mixed_precision.options import options_of
     from sizeup.results.precision import PrecisionFront
 
@@ -129,7 +130,9 @@ def front(
     search = _search(gap, time_limit, progress)
     choices = solver.pareto_front(options, loss, axes, points, search, budgets)
     total = [sum(options.by_layer(losses, choice.dtypes).values()) for choice in choices]
-    return PrecisionFront(options, (axes[0], axes[1]), tuple(choices), tuple(total), basis)
+    outcome = estimate_of(options, choices[0].dtypes) if choices and options.target else ""
+    estimate = None if isinstance(outcome, str) else outcome
+    return PrecisionFront(options, (axes[0], axes[1]), tuple(choices), tuple(total), basis, budgets, estimate)
 
 
 _SENSITIVITIES = ("weights", "analytic")

@@ -241,5 +241,5 @@ def _show(
         for note in result.write_recipe(recipe).notes:
             terminal.print_note(f"{recipe}: {note}")
     terminal.print_written([output, recipe if isinstance(result, PrecisionAssignment) else None])
-    if isinstance(result, PrecisionAssignment) and result.undetermined_budgets:
+    if not isinstance(result, PrecisionFits) and result.undetermined_budgets:
         raise typer.Exit(INCOMPLETE)

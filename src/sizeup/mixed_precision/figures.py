@@ -17,6 +17,7 @@ from sizeup.mixed_precision.options import OptionTable
 
 _PLAN_SECONDS = 2.0
 _NARROWEST_BITS = 2  # of the default precisions
+_TIMED = ("seconds", "joules")  # energy is latency times power
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,21 @@ class Figures:
     activation_bytes: int
     seconds: float | None
     joules: float | None
+    is_lower_bound: bool = False  # whether seconds and joules are lower bounds
+
+    def bounded(self, budgets: Budgets) -> tuple[str, ...]:
+        """Returns the names of the budgets of whose amount only a lower bound is known."""
+        names = _TIMED if self.is_lower_bound else ()
+        return tuple(name for name in names if getattr(budgets, name) is not None)
+
+    def text(self, name: str) -> str:
+        """Returns an amount as text, "at least" it if it is a lower bound."""
+        return _amount(name, getattr(self, name), self.is_lower_bound)
+
+
+def _amount(name: str, value: float, is_lower_bound: bool) -> str:
+    is_bound = is_lower_bound and name in _TIMED
+    return f"at least {units.amount(name, value)}" if is_bound else units.amount(name, value)
 
 
 def figures_of(options: OptionTable, assignment: dict[int, DType]) -> Figures:
@@ -71,7 +87,7 @@ def figures_of(options: OptionTable, assignment: dict[int, DType]) -> Figures:
         return figures
     consumption = energy(latency)
     joules = None if consumption is None else consumption.joules
-    return replace(figures, seconds=latency.seconds, joules=joules)
+    return replace(figures, seconds=latency.seconds, joules=joules, is_lower_bound=latency.is_lower_bound)
 
 
 def estimate_of(options: OptionTable, assignment: dict[int, DType]) -> Estimate | str:
@@ -83,9 +99,8 @@ def estimate_of(options: OptionTable, assignment: dict[int, DType]) -> Estimate 
 def minimum_text(options: OptionTable, name: str, least: float) -> str:
     """Returns the smallest amount of a budget as text, "at least" it if only a lower bound is known."""
     uniform = {layer.op: options.offered[0] for layer in options.layers}
-    latency = estimate_of(options, uniform) if options.target and name in ("seconds", "joules") else ""
-    is_bound = isinstance(latency, Estimate) and latency.is_lower_bound
-    return f"at least {units.amount(name, least)}" if is_bound else units.amount(name, least)
+    latency = estimate_of(options, uniform) if options.target and name in _TIMED else ""
+    return _amount(name, least, isinstance(latency, Estimate) and latency.is_lower_bound)
 
 
 def advice(options: OptionTable, name: str, least: float | None) -> str:

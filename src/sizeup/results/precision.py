@@ -64,15 +64,9 @@ class PrecisionAssignment(Result):
         return self.budgets != Budgets()
 
     @property
-    def is_lower_bound(self) -> bool:
-        """Whether the latency, and with it the energy, is known only from below."""
-        return self.estimate is not None and self.estimate.is_lower_bound
-
-    @property
     def undetermined_budgets(self) -> tuple[str, ...]:
         """The budgets that the assignment may exceed, because only a lower bound of its amount is known."""
-        bounded = ("seconds", "joules") if self.is_lower_bound else ()
-        return tuple(name for name in bounded if getattr(self.budgets, name) is not None)
+        return self.assignment.figures.bounded(self.budgets)
 
     @property
     def precision_map(self) -> dict[str, str]:
@@ -111,6 +105,15 @@ class PrecisionFront(Result):
     assignments: tuple[Assignment, ...]
     losses: tuple[float, ...]
     basis: str
+    budgets: Budgets
+    estimate: Estimate | None = None  # of the first assignment on the target; all have its basis
+
+    @property
+    def undetermined_budgets(self) -> tuple[str, ...]:
+        """The budgets that assignments may exceed, because only a lower bound of an amount is known."""
+        return tuple(
+            dict.fromkeys(name for each in self.assignments for name in each.figures.bounded(self.budgets))
+        )
 
     def __repr__(self) -> str:
         name, axes = self.options.graph.name or "model", " and ".join(self.axes)

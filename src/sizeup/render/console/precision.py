@@ -88,24 +88,16 @@ def _lines(assignment: PrecisionAssignment) -> Iterator[tuple[str, str]]:
         used, budget = getattr(assignment.assignment.figures, name), getattr(assignment.budgets, name)
         if used is None:
             continue
-        is_bound = assignment.is_lower_bound and name in ("seconds", "joules")
-        prefix = "at least " if is_bound else ""
-        text = prefix + units.amount(name, used)
+        text = assignment.assignment.figures.text(name)
         if budget is not None:
             text += f" of the {units.amount(name, budget)} budget ({units.share(used, budget)})"
-        original = getattr(assignment.original, name)
-        yield (
-            BUDGET_LABELS[name],
-            f"{text}, {prefix}{units.amount(name, original)} originally" if original is not None else text,
-        )
+        if getattr(assignment.original, name) is not None:
+            text += f", {assignment.original.text(name)} originally"
+        yield BUDGET_LABELS[name], text
         if name == "seconds" and assignment.estimate is not None:
             yield "", f"{latency_text(assignment.estimate)}, {assignment.estimate.basis}"
             yield from (("caveat", note) for note in assignment.estimate.notes)
-        if name in assignment.undetermined_budgets:
-            yield (
-                "undetermined",
-                f"only a lower bound of the {BUDGET_LABELS[name]} is known: it may exceed the budget",
-            )
+    yield from _undetermined(assignment)
     yield from _unknown(assignment)
     for name in assignment.assignment.binding:
         gain = (assignment.assignment.gains or {}).get(name, 0.0)
@@ -127,6 +119,12 @@ def _lines(assignment: PrecisionAssignment) -> Iterator[tuple[str, str]]:
         yield "binding", "none: every budget could be smaller"
 
 
+def _undetermined(result: PrecisionAssignment | PrecisionFront) -> Iterator[tuple[str, str]]:
+    for name in result.undetermined_budgets:
+        label = BUDGET_LABELS[name]
+        yield "undetermined", f"only a lower bound of the {label} is known: it may exceed the budget"
+
+
 def render_front(front: PrecisionFront, console: Console) -> None:
     """Print one line per assignment."""
     console.print(Text(printable(front.options.graph.name or "model"), style="bold"))
@@ -138,6 +136,12 @@ def render_front(front: PrecisionFront, console: Console) -> None:
         f"{number} assignment{'s' * (number != 1)} by {by}; {_front_proof(front.assignments)}",
     )
     print_labeled(console, "loss", front.basis)
+    if front.estimate is not None:
+        print_labeled(console, "latency", front.estimate.basis)
+        for note in front.estimate.notes:
+            print_labeled(console, "caveat", note)
+    for label, text in _undetermined(front):
+        print_labeled(console, label, text)
     for reason in front.options.unsupported:
         print_labeled(console, "unsupported", reason)
     console.print()
@@ -162,11 +166,8 @@ def _front_proof(choices: Sequence[Assignment]) -> str:
 
 
 def _front_row(loss: float, choice: Assignment, known: Sequence[str]) -> list[str]:
-    amounts = [getattr(choice.figures, name) for name in known]
-    cells = [
-        NOTHING if amount is None else units.amount(name, amount)
-        for name, amount in zip(known, amounts, strict=True)
-    ]
+    figures = choice.figures
+    cells = [NOTHING if getattr(figures, name) is None else figures.text(name) for name in known]
     counts = Counter(map(precision_name, choice.dtypes.values()))
     mix = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     return [f"{loss:.3g}", *cells, mix]

@@ -78,6 +78,8 @@ def front(result: PrecisionFront) -> dict[str, Any]:
         "target": None if result.options.target is None else result.options.target.name,
         "axes": list(result.axes),
         "loss_basis": result.basis,
+        "budgets": {name: getattr(result.budgets, name) for name in BUDGETS},
+        "undetermined_budgets": list(result.undetermined_budgets),
         "assignments": [
             {**row, "layers": {f"#{op}": precision_name(dtype) for op, dtype in choice.dtypes.items()}}
             for row, choice in zip(_front_rows(result), result.assignments, strict=True)
@@ -92,6 +94,7 @@ def _front_rows(result: PrecisionFront) -> list[dict[str, Any]]:
             **{name: getattr(choice.figures, name) for name in BUDGETS},
             "proven": choice.is_proven,
             "gap": choice.gap,
+            "is_lower_bound": choice.figures.is_lower_bound,  # of seconds and joules
         }
         for loss, choice in zip(result.losses, result.assignments, strict=True)
     ]
@@ -100,7 +103,7 @@ def _front_rows(result: PrecisionFront) -> list[dict[str, Any]]:
 def front_csv_lines(result: PrecisionFront, *, raw: bool = False) -> Iterator[str]:
     """Yields one line per assignment."""
     rows = (row.values() for row in _front_rows(result))
-    return csv_cells.csv_lines(("loss", *BUDGETS, "proven", "gap"), rows, raw=raw)
+    return csv_cells.csv_lines(("loss", *BUDGETS, "proven", "gap", "is_lower_bound"), rows, raw=raw)
 
 
 def fits(result: PrecisionFits) -> dict[str, Any]:
