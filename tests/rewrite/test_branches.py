@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import sizeup
+from cli.running import run_command
 from formats.onnx.making import branches as onnx_branches
 from formats.tflite.factory import File, options, quantized
 from sizeup.errors import LoadError, MissingLibrary, WriteError
@@ -161,3 +162,19 @@ def test_a_plan_that_is_there_already_is_known_without_running_it(shared: Path, 
     assert not result.changed
     assert result.before.used is not None
     assert result.before.used.total_bytes == 85_248
+
+
+def test_sizes_that_depend_on_data_leave_the_peak_unknown(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    node = onnx.helper.make_node("NonZero", ["x"], ["y"])
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 4])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [2, None])
+    graph = onnx.helper.make_graph([node], "pick", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), source)
+    done = sizeup.optimize(source, out)
+    assert (done.before.peak_bytes, done.after.peak_bytes, done.schedule_status) == (None, None, None)
+    assert "the schedule was not changed: the size of 1 tensor depends on data" in done.notes
+    assert out.read_bytes() == source.read_bytes()
+    text = run_command("optimize", source, "-o", out).stdout
+    assert "peak" not in text
+    assert "proven" not in text

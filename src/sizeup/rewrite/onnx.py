@@ -12,7 +12,13 @@ from sizeup.formats import files, onnx
 from sizeup.graph import Graph
 from sizeup.memory.schedule import count_moved_ops, find_schedule, peak_bytes, with_schedule
 from sizeup.memory.schedule_problem import Schedule
-from sizeup.rewrite.result import Footprint, Optimization, OptimizeOptions, Verification
+from sizeup.rewrite.result import (
+    Footprint,
+    Optimization,
+    OptimizeOptions,
+    Verification,
+    without_unknown_peaks,
+)
 from sizeup.rewrite.verify import NOT_VERIFIABLE, NOT_VERIFIED, Verifier, find_verifier, is_equal
 
 _OWN_SCHEDULE = "ONNX Runtime uses its own schedule; only runtimes that follow file order benefit"
@@ -35,8 +41,9 @@ def optimize(
     if target is not None and target.runtime.formats is not None and options.reorder:
         options = replace(options, reorder=False)
         notes.append(f"the schedule was not changed: {target.runtime.name} uses its own")
+    unknown, options = without_unknown_peaks(graph, options, notes)
     file_peak = peak_bytes(graph)
-    before = Footprint(file_peak, source.stat().st_size, files.gzip_bytes_of(source))
+    before = Footprint(None if unknown else file_peak, source.stat().st_size, files.gzip_bytes_of(source))
     best_schedule, schedule = None, None
     if options.reorder and (verifier is not None or not options.verify):
         best_schedule = find_schedule(
@@ -100,9 +107,8 @@ def _result(
     verification: Verification | None,
     notes: list[str],
 ) -> Optimization:
-    after = Footprint(
-        peak_bytes(with_schedule(graph, schedule)), out.stat().st_size, files.gzip_bytes_of(out)
-    )
+    peak = None if before.peak_bytes is None else peak_bytes(with_schedule(graph, schedule))
+    after = Footprint(peak, out.stat().st_size, files.gzip_bytes_of(out))
     return Optimization(
         graph.name, graph.format, out, before, after, schedule is not None,
         moved_ops=0 if schedule is None else count_moved_ops(schedule),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sizeup.graph import Graph
 from sizeup.memory.schedule import Progress
 from sizeup.memory.tflm.overlap import LABEL as REFERENCE_KERNELS
+from sizeup.memory.usage import usage
 from sizeup.rewrite.split import StripSegment
 from sizeup.runtimes import Arena, Compilation
 from sizeup.targets import Target
@@ -22,7 +24,7 @@ class Footprint:
     interpreter with reference kernels uses, measured or predicted; None with a target.
     """
 
-    peak_bytes: int | None  # peak activation memory in file order; None if an NPU runs the file
+    peak_bytes: int | None  # peak activation memory in file order; None if unknown, or an NPU runs the file
     file_bytes: int
     gzip_bytes: int | None = None  # None: too large to compress
     used: Arena | None = None
@@ -261,3 +263,14 @@ class OptimizeOptions:
     split: bool = False  # execute segments in strips
     max_extra_macs: float = 0.05  # that strips may add, relative to the MACs of the file
     target: Target | None = None  # whose arena is to be smaller; None: that of the reference kernels
+
+
+def without_unknown_peaks(
+    graph: Graph, options: OptimizeOptions, notes: list[str]
+) -> tuple[str, OptimizeOptions]:
+    """Why the peak is unknown; then options that keep the schedule, as no other is known to need less."""
+    reason = usage(graph).unavailable_reason
+    if not reason or not options.reorder:
+        return reason, options
+    notes.append(f"the schedule was not changed: {reason}")
+    return reason, replace(options, reorder=False)

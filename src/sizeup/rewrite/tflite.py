@@ -20,7 +20,14 @@ from sizeup.memory.schedule import count_moved_ops, peak_bytes
 from sizeup.memory.schedule_problem import Schedule
 from sizeup.ops import cost_rule_of
 from sizeup.rewrite.candidates import arrangements, overlapping, predicted
-from sizeup.rewrite.result import Footprint, KernelArena, Optimization, OptimizeOptions, Verification
+from sizeup.rewrite.result import (
+    Footprint,
+    KernelArena,
+    Optimization,
+    OptimizeOptions,
+    Verification,
+    without_unknown_peaks,
+)
 from sizeup.rewrite.split import SplitModel
 from sizeup.rewrite.split_arrangements import split_arrangements, strip_execution
 from sizeup.rewrite.target_arena import TargetArena, arena_of, check_runs
@@ -43,6 +50,7 @@ class _RewriteState:
     packed: int = 0
     schedule: tuple[int, ...] | None = None
     best_schedule: Schedule | None = None
+    has_known_sizes: bool = True
     has_better_schedule: bool = False  # whether a schedule has a lower peak than file order
     plan_status: str | None = None
     split: SplitModel | None = None
@@ -77,6 +85,8 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
         check_runs(graph, options.target)
     companions = files.external_copies(external_files(content), source, out)
     state = _start(source, content, graph, options)
+    unknown, options = without_unknown_peaks(graph, options, state.notes)
+    state.has_known_sizes = not unknown
     target_arena = arena_of(options.target)
     sizes = target_arena.file_sizes(graph)
     before = _footprint(state, target_arena, sizes, options)
@@ -124,7 +134,7 @@ def _footprint(
     relevant = sizes[:1] if options.target is None else sizes  # without a target: the reference kernels
     known = [size for size in relevant if size is not None]
     return Footprint(
-        peak_bytes(state.graph),
+        peak_bytes(state.graph) if state.has_known_sizes else None,
         len(state.content),
         files.gzip_bytes(state.content),
         used,
