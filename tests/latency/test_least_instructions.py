@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,13 @@ pytest.importorskip("scipy", reason="the counts are read by the module that fits
 import sizeup
 from fitting import instructions as fitting
 from latency.truth.tables import read
+from networks import three_convolutions
+from precision.test_choose import linear
 from sizeup.cost import count
-from sizeup.latency import execution_of
+from sizeup.latency import cycles, execution_of
 from sizeup.latency.cycles import LeastInstructions, least_cycles, least_instructions
+from sizeup.latency.instructions import instructions_of
+from sizeup.memory.tflm.layout import firmwares
 from sizeup.render.console.check import render
 from sizeup.targets import target
 
@@ -149,3 +154,38 @@ def test_a_check_on_memory_has_no_caveats_of_the_latency(shared: Path) -> None:
     over = sizeup.check(path, "stm32f746", ram="16 KiB", latency="200 ms", remedies=False)
     assert over.fits is False
     assert over.caveats == ()  # the latency is not applicable
+
+
+@pytest.mark.parametrize("model", ["mlperf_kws_int8", "mlperf_resnet8_int8", "mlperf_ad01_int8", "pmw_alexa"])
+def test_products_of_other_formats_take_no_more_than_the_operators_of_files(shared: Path, model: str) -> None:
+    """The products of a file, counted as those of another format, against its operators."""
+    cost = count(sizeup.load(shared / "models" / f"{model}.tflite"))
+    (build,) = firmwares(target("stm32f746").architectures, "cmsis-nn")
+    whole = instructions_of(cost.graph, build)
+    products = cycles._products(cost, None)
+    assert products is not None
+    parts = instructions_of(products, build)
+    compared = 0
+    for exact, formula, part in zip(whole.by_op, whole.formulas, parts.by_op, strict=True):
+        if not math.isnan(part):
+            assert formula is not None
+            assert part <= exact * math.exp(formula.error)
+            compared += 1
+    assert compared >= 4
+    assert compared == sum(
+        op.kind in ("conv", "matmul") and op.attrs.get("groups", 1) == 1 for op in cost.graph.ops
+    )
+
+
+def test_a_small_network_of_another_format_has_the_bound_of_its_file(shared: Path) -> None:
+    """The layers of tflm_hello_int8, 1 to 16 to 16 to 1, as a graph: the calibration gives 2.5 us."""
+    name = "stm32f746/tflm-cmsis-nn"
+    of_file = sizeup.estimate(shared / "models" / "tflm_hello_int8.tflite", name)
+    of_graph = sizeup.estimate(linear(1, 16, 16, 1), name, precision="int8")
+    assert (of_graph.basis, of_graph.low, of_graph.high) == ("instructions", None, None)
+    assert of_graph.seconds == pytest.approx(of_file.seconds, rel=0.2)
+    assert any("is less than its instructions take" in note for note in of_graph.notes)
+
+
+def test_a_network_like_the_measured_ones_keeps_its_calibration_in_other_formats() -> None:
+    assert sizeup.estimate(three_convolutions(), "stm32f746", precision="int8").basis == "calibrated"

@@ -11,7 +11,7 @@ import numpy as np
 
 from sizeup.cost import Cost
 from sizeup.dtypes import DType, dtype, precision_name
-from sizeup.graph import Graph
+from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.latency.execution import Execution
 from sizeup.latency.instructions import Instructions, formula_file, instructions_of
 from sizeup.latency.model import Kernels
@@ -29,6 +29,8 @@ _DTYPES = {
     "int8": ("int8", "int8"),
     "int4": ("int8", "int4"),
 }
+
+_PRODUCTS = {"conv": "CONV_2D", "matmul": "FULLY_CONNECTED"}  # TFLite operators of op kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,13 @@ def _build(target: Target) -> Build | None:
 def least_instructions(
     cost: Cost, target: Target, precision: DType | None, executed: Execution
 ) -> LeastInstructions | None:
-    """The least time of a file in TFLite Micro by its instructions; None if they are unknown.
+    """The least time of a network in TFLite Micro by its instructions; None if they are unknown.
 
-    Operators on real numbers are left out: whether a build uses the floating-point unit is unknown.
+    Operators on real numbers are left out: whether a build uses the floating-point unit is unknown. Of other
+    formats, only products of matrices are counted, because a conversion changes other operators.
     """
     cycles, clock = least_cycles(target), target.units[0].clock_hz
-    graph = _counted_graph(cost, precision)
+    graph = _counted_graph(cost, precision) if cost.graph.format == "tflite" else _products(cost, precision)
     if cycles is None or clock is None or graph is None:
         return None
     counted, by_op = _count(graph, target)
@@ -149,6 +152,44 @@ def _counted_graph(cost: Cost, precision: DType | None) -> Graph | None:
     if cost.graph.format != "tflite":
         return None
     return cost.graph if precision is None else _at_precision(cost.graph, precision)
+
+
+def _products(cost: Cost, precision: DType | None) -> Graph | None:
+    """The graph with dense convolutions and layers as the products of matrices that TFLite Micro computes.
+
+    Other operators have no formula. None if TFLite Micro does not have the precision.
+    """
+    graph = cost.graph if precision is None else _at_precision(cost.graph, precision)
+    if graph is None:
+        return None
+    tensors = list(graph.tensors)
+    ops = tuple(_product(op, macs, tensors) for op, macs in zip(graph.ops, cost.macs.tolist(), strict=True))
+    return replace(graph, ops=ops, tensors=tuple(tensors))
+
+
+def _product(op: Op, macs: int, tensors: list[Tensor]) -> Op:
+    """An op as a 1x1 convolution or FULLY_CONNECTED operator with as many MACs; appends its tensors."""
+    source = _PRODUCTS.get(op.kind)
+    weights = op.inputs[1] if len(op.inputs) > 1 else ABSENT
+    if source is None or weights == ABSENT or tensors[weights].data is None or op.attrs.get("groups", 1) != 1:
+        return replace(op, source="")
+    filters = (
+        (tensors[weights].shape or (0,))[0]
+        if op.kind == "conv"
+        else (tensors[op.outputs[0]].shape or (0,))[-1]
+    )
+    results = math.prod(tensors[op.outputs[0]].shape or (0,))
+    if not filters or not results or results % filters or macs % results:
+        return replace(op, source="")
+    positions, length = results // filters, macs // results
+    if op.kind == "conv":
+        positions -= positions % 2  # two at a time: other kernels take less for a last single one
+    ones = (1, 1) if op.kind == "conv" else ()
+    shapes = ((*ones, positions, length), (filters, *ones, length), (*ones, positions, filters))
+    first = len(tensors)
+    for identity, shape in zip((op.inputs[0], weights, op.outputs[0]), shapes, strict=True):
+        tensors.append(replace(tensors[identity], shape=shape))
+    return replace(op, source=source, inputs=(first, first + 1), outputs=(first + 2,), attrs={})
 
 
 def _count(graph: Graph, target: Target) -> tuple[Instructions, Floats]:
