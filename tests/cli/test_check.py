@@ -157,6 +157,16 @@ def test_files_are_written_beside_what_is_printed(run: Run, keywords: Path, tmp_
     assert printed.out == text.read_text("utf-8")
 
 
+def test_an_arena_without_a_target_is_that_of_the_reference_kernels(run: Run, shared: Path) -> None:
+    """CMSIS-NN needs 18,240 B for this file, the reference kernels 16,272 B."""
+    path = shared / "models" / "pmw_alexa.tflite"
+    text = " ".join(run("check", path, "--arena", "17KiB", "--no-remedies").out.split())
+    assert "assumed arena with TFLite Micro's reference kernels: CMSIS-NN and others may need more" in text
+    assert "16,272 B on a 32-bit processor with reference kernels:" in run("analyze", path).out
+    named = run("check", path, "--arena", "17KiB", "-d", "stm32f746", "--no-remedies", "--json")
+    assert (named.code, "reference kernels" in named.out) == (1, False)
+
+
 def test_budgets_are_judged_and_summed_up(run: Run, keywords: Path, tmp_path: Path) -> None:
     budget = tmp_path / "budgets.toml"
     budget.write_text(

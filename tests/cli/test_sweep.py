@@ -118,3 +118,12 @@ def test_the_time_of_a_sweep_is_that_of_its_process(folder: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds = json.loads(done.stdout)["sweep"]["seconds"]
     assert 1.5 < seconds < time.monotonic() - before + 0.02  # start times have a resolution of 10 ms
+
+
+def test_brackets_in_names_are_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net[torch].onnx").write_bytes(b"broken")
+    Path("spec.toml").write_text('models = ["net[[]torch].onnx"]\ntargets = ["rpi5/ort"]\n', "utf-8")
+    assert ended("sweep", "spec.toml", "-o", "out[1]", "--in-process") == 0
+    assert "net[torch].onnx" in capsys.readouterr().out
+    assert ended("sweep", "-o", "out[1]", "--compact") == 0
+    assert "rows of out[1] by device" in capsys.readouterr().out

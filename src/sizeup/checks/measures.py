@@ -35,6 +35,12 @@ class Amount:
     expected: float | None = None
     reason: str = ""
     largest: tuple[Contribution, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+_REFERENCE_KERNELS = (
+    "arena with TFLite Micro's reference kernels: CMSIS-NN and others may need more; set a target"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ def check_limit(measure: Measure, subject: Subject, most: float, of: str, expect
         of,
         (amount.reason,) if amount.reason else (),
         (),
-        (),
+        amount.assumptions,
         amount.largest,
     )
 
@@ -115,7 +121,8 @@ def _arena(subject: Subject) -> Amount:
         return _peak(subject)
     arena, bounds = needs.arena(subject.target), needs.arena_bounds(subject.target)
     if bounds is not None:
-        return Amount(*bounds, largest=subject.peak_tensors)
+        assumptions = () if subject.target is not None else (_REFERENCE_KERNELS,)
+        return Amount(*bounds, largest=subject.peak_tensors, assumptions=assumptions)
     if arena is not None:
         return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
     return Amount(needs.usage.peak_bytes, needs.greedy_plan_bytes, largest=subject.peak_tensors)

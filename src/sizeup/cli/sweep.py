@@ -111,7 +111,9 @@ def sweep(
     if spec is None:
         with terminal.busy(f"sorting {output}"):
             rows = api.compact(output)
-        terminal.output().print(f"sorted {rows:,} rows of {output} by device, precision and model")
+        terminal.output().print(
+            f"sorted {rows:,} rows of {output} by device, precision and model", markup=False
+        )
         return
     with _resume_hint(), terminal.sweeping(f"starting {spec}") as progress:
         result = api.sweep(
@@ -135,7 +137,7 @@ def sweep(
     if json:
         print(console.to_json(result))
     else:
-        terminal.output().print(console.text(result), soft_wrap=True)
+        terminal.output().print(console.text(result), soft_wrap=True, markup=False)
     if strict and result.errors:
         raise typer.Exit(INCOMPLETE)
 

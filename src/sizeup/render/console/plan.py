@@ -92,7 +92,7 @@ def _schedule(plan: Plan) -> str:
 def _arena(plan: Plan) -> str:
     arena = plan.tflm_arena
     assert arena is not None  # checked by the caller
-    text = micro_arena(arena)
+    text = micro_arena(arena, has_target=plan.target is not None)
     is_reducible = arena.head_bytes > arena.live_bytes or bool(plan.moved_ops)
     option = ""
     if plan.target is not None:

@@ -113,7 +113,8 @@ def _memory(report: Report) -> list[tuple[str, str]]:
             ("schedule", f"{units.size(memory.best_peak_bytes)} peak in the best schedule ({proof})")
         )
     if arena is not None:
-        lines += [("arena", micro_arena(arena, memory.word_bits)), *micro_warnings(arena)]
+        text = micro_arena(arena, memory.word_bits, has_target=report.target is not None)
+        lines += [("arena", text), *micro_warnings(arena)]
     elif memory.unsupported_reason:
         lines.append(("unsupported", f"TFLite Micro does not run this file: {memory.unsupported_reason}"))
     return lines
@@ -151,8 +152,9 @@ def _unmodeled(names: tuple[str, ...]) -> str:
     return f"workspace of {listed}, size unknown"
 
 
-def micro_arena(arena: MicroArena, word_bits: int = 32) -> str:
+def micro_arena(arena: MicroArena, word_bits: int = 32, *, has_target: bool) -> str:
     """Returns the smallest arena that TFLite Micro accepts for the file, and its parts."""
+    kernels = "" if has_target else " with reference kernels"
     head, tail, needed = arena.head_bytes, arena.tail_bytes(word_bits), arena.arena_bytes(word_bits)
     if tail is None or needed is None:
         return f"unknown: {head:,} B head, tail unknown: {arena.tail_unknown_reason}"
@@ -161,7 +163,7 @@ def micro_arena(arena: MicroArena, word_bits: int = 32) -> str:
     parts = [f"{head:,} B head", f"{tail:,} B tail"]
     parts += [f"{rounding:,} B to round up to {_ARENA_ALIGNMENT}"] if rounding else []
     parts += [f"{setup:,} B during setup"] if setup else []
-    return f"{needed:,} B on a {word_bits}-bit processor: {' + '.join(parts)}"
+    return f"{needed:,} B on a {word_bits}-bit processor{kernels}: {' + '.join(parts)}"
 
 
 def micro_warnings(arena: MicroArena) -> list[tuple[str, str]]:
