@@ -1,4 +1,4 @@
-"""Verdicts for TFLite Micro of models that have to be converted: missing kernels are never a yes."""
+"""Verdicts for microcontrollers of models with operators that a runtime may not run: never a yes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sizeup
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 TARGET = "stm32f746/tflm-cmsis-nn"
+MICROCONTROLLERS = {each.name for each in sizeup.devices() if each.device_class == "microcontroller"}
 
 
 class Sampled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
@@ -104,7 +105,9 @@ def test_other_commands_give_the_verdict_of_check(tmp_path: Path) -> None:
     assert "no kernel for grid_sample" in row["fits_reason"]
     # A board fits only with another runtime.
     ranking = sizeup.rank_targets(path)
-    assert not any(fit.target.runtime.micro for fit in ranking.fits)
+    assert not any(fit.board.device in MICROCONTROLLERS for fit in ranking.fits)
+    without = [fit for fit in ranking.undetermined if fit.memory_fit.missing_operators]
+    assert {fit.reasons[0].about for fit in without} == {"operators"}
     assert any(fit.target.runtime.micro in ("reference", "cmsis-nn") for fit in ranking.undetermined)
 
 
@@ -129,3 +132,52 @@ def test_an_encoder_layer_as_one_operator_needs_no_less_than_its_parts(tmp_path:
     assert planned >= peak
     # Two tensors of scores: 4 heads x 64 x 64 numbers of 4 bytes.
     assert planned >= 2 * 4 * 64 * 64 * 4
+
+
+@pytest.mark.parametrize(
+    ("target", "op", "reason"),
+    [
+        ("stm32l4r5/microtvm", "GridSample", "whether microTVM runs grid_sample is not known"),
+        (
+            "stm32f746/stedgeai",
+            "GridSample",
+            "whether ST Edge AI Core (X-CUBE-AI) runs grid_sample is not known",
+        ),
+        ("esp32-s3/esp-dl", "Tan", "Tan is not in the list of operators of ESP-DL"),
+        ("stm32f746/tinyengine", "Tanh", "tanh is not in the list of operators of TinyEngine"),
+        # Runtimes without a list run what TFLite Micro runs, or what converters compose of it.
+        ("stm32l4r5/microtvm", "Erf", ""),
+        ("stm32f746/stedgeai", "Tanh", ""),
+        ("esp32-s3/esp-dl", "Tanh", ""),
+        ("stm32f746/tinyengine", "Relu", ""),
+    ],
+)
+def test_operators_that_no_list_has_are_undetermined(
+    tmp_path: Path, target: str, op: str, reason: str
+) -> None:
+    shapes = {"GridSample": ((1, 1, 8, 8), (1, 8, 8, 2))}.get(op, ((1, 8),))
+    check = sizeup.check(onnx_of(tmp_path, op, *shapes), target, flash=1 << 20, remedies=False)
+    assert check.fits is (None if reason else True)
+    assert ram_reason(check) == reason
+
+
+def test_a_list_is_of_names_in_its_format(shared: Path) -> None:
+    """A .tflite file has TinyEngine's own names, and ESP-DL's only by way of their op kinds."""
+    model = shared / "models" / "mlperf_vww96_int8.tflite"
+    refused = sizeup.check(model, "stm32f746/tinyengine", remedies=False)
+    assert ram_reason(refused) == "SOFTMAX is not in the list of operators of TinyEngine"
+    assert sizeup.check(model, "esp32-s3/esp-dl", flash=1 << 22, remedies=False).fits is True
+
+
+@pytest.mark.parametrize("runtime", ["tinyengine", "esp-dl"])
+def test_lists_have_all_operators_of_networks_that_were_measured(shared: Path, runtime: str) -> None:
+    """TinyEngine's own networks run on it; every name in a list is one that sizeup reads."""
+    from sizeup.ops import op_kind_of
+
+    listed = sizeup.target({"esp-dl": "esp32-s3"}.get(runtime, "stm32f746") + "/" + runtime).runtime.operators
+    assert listed is not None
+    assert [name for name in sorted(listed.names) if op_kind_of(listed.format, name) is None] == []
+    if runtime == "tinyengine":
+        for path in sorted((shared / "models").glob("te_*.tflite")):
+            check = sizeup.check(path, "stm32f746/tinyengine", remedies=False)
+            assert ram_reason(check) == "", path.name

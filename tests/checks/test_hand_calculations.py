@@ -86,8 +86,8 @@ def test_internal_memory_of_kernels_that_is_not_known_leaves_no_upper_bound(
     [
         (1.0, 3.0, False, (1.0, 3.0), ""),
         (1.0, 3.0, True, (0.0, 3.0), ""),  # the design power is the most that a device takes
-        (1.0, None, False, (1.0, None), "the energy of unknown operators is missing"),
-        (1.0, None, True, (0.0, None), "the energy of unknown operators is missing"),
+        (1.0, None, False, (1.0, None), "its interval has no upper end"),
+        (1.0, None, True, (0.0, None), "its interval has no upper end"),
         (None, None, False, (0.0, None), "no prediction interval is known"),
     ],
 )

@@ -109,6 +109,11 @@ def test_an_unknown_setting_that_is_off_is_accepted(value: Any) -> None:
     assert architecture_of({**_LLAMA, "memory_slots": value}, "config.json").parameters == 8_030_261_248
 
 
+def test_a_configuration_without_a_model_type_is_no_language_model() -> None:
+    with pytest.raises(LoadError, match=r"c\.json: no model_type; give the config.json of a language model"):
+        architecture_of({"version": 1, "layers": []}, "c.json")
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [

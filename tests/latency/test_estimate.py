@@ -273,6 +273,38 @@ def test_a_fit_to_busy_devices_does_not_speak_for_networks_that_wait_for_launche
     assert estimate(cost, target("slate/started"), basis="calibrated").seconds < 3e-6
 
 
+@pytest.mark.parametrize(
+    ("run", "launch", "typical", "has_upper_end"),
+    [(0, 0, 0.1, False), (1e-9, 0, 0.1, True), (0, 1e-9, 0.1, True), (0, 0, 0.01, True), (0, 0, 0, True)],
+)
+def test_a_short_network_has_no_upper_end_if_no_overhead_was_found(
+    described: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: float,
+    launch: float,
+    typical: float,
+    has_upper_end: bool,
+) -> None:
+    """2.2 ms, of networks that took `typical` seconds."""
+    fits = FIT.replace("run = 1e-3", f"run = {run}").replace("unseen = 1.0", f"typical = {typical}")
+    fits = fits.replace("launch = 1e-5", f"launch = {launch}").replace("launch = 3e-5", f"launch = {launch}")
+    folder = described.parent / "short"
+    folder.mkdir()
+    (folder / "slate.toml").write_text(TARGETS + fits, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+    result = estimate(count(chain()), target("slate/plain"), basis="calibrated")
+    assert result.seconds == pytest.approx(2e-6 * MACS + 1e-7 * ADD_BYTES)
+    assert result.low is not None
+    assert (result.high is not None) == has_upper_end
+    assert any("no overhead was found" in note for note in result.notes) != has_upper_end
+
+
+def test_a_tiny_network_on_a_processor_without_overhead_is_undetermined() -> None:
+    check = sizeup.check(chain(), "rpi5/ncnn", latency=1e-6)
+    assert check.fits is None
+    assert check.limits[-1].unknown == ("the interval of the latency has no upper end",)
+
+
 @pytest.mark.usefixtures("measured")
 def test_a_fit_speaks_for_its_number_types_alone() -> None:
     cost = count(chain())

@@ -256,8 +256,8 @@ def build_check(
         unsupported_reason = unsupported_reason or host_run.unsupported_reason
         # No remedy that is known changes what the interpreter refuses.
         origin = None if host_run.unsupported_reason else origin
-    if fit is not None and fit.missing_kernels and not is_over:
-        origin = None  # nor does one add a kernel
+    if fit is not None and fit.missing_operators and not is_over:
+        origin = None  # nor does one add an operator
     remedies = (
         () if origin is None else find_remedies(Case(subject, limits, origin, evaluate_all), time_limit)
     )

@@ -17,7 +17,7 @@ from sizeup.checks.npu_support import ai8x_memories, npu_support
 from sizeup.checks.unpublished_planners import activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
 from sizeup.formats.names import file_words, is_unreadable
-from sizeup.targets import GpuProcess, Target
+from sizeup.targets import GpuProcess, Runtime, Target
 
 # Kinds of devices without an operating system, whose weights stay in flash; others load them into RAM.
 _BARE = ("microcontroller",)
@@ -42,7 +42,7 @@ class MemoryFit:
     caveats: tuple[str, ...] = ()
     weight_memory: MemoryNeed | None = None  # of an NPU that has one for weights alone
     npu: NpuFit | None = None  # on an Ethos-U: the compiled model, or why there is none
-    missing_kernels: tuple[str, ...] = ()  # op kinds that TFLite Micro may not run after a conversion
+    missing_operators: tuple[str, ...] = ()  # op kinds that the runtime of a microcontroller may not run
 
     @property
     def memories(self) -> tuple[MemoryNeed, ...]:
@@ -73,12 +73,14 @@ def fit_memory(
     if is_npu_target(target):
         return _npu_fit(npu or needs.npu(target), target, ram, flash)
     is_bare = target.device.device_class in _BARE or bool(target.runtime.micro)
-    weight_memory = None
+    weight_memory: MemoryNeed | None = None
+    missing: tuple[str, ...] = ()
     if target.runtime.name == "ai8x":
         memory, weight_memory = ai8x_memories(needs, target)
     elif is_bare:
         memory = _micro_ram(needs, target, ram)
         memory = memory if ram is not None or target.board is not None else over_all_banks(memory, target)
+        missing = needs.missing_operators(target.runtime)
     elif target.gpu_process is not None:
         memory = _gpu_memory(needs, target, target.gpu_process, ram)
     else:
@@ -91,16 +93,15 @@ def fit_memory(
     support = npu_support(needs, target)
     if support.undetermined_reason:
         memory = _undetermined(memory, "host", support.undetermined_reason)
-    missing_kernels = needs.conversion.missing if target.runtime.micro else ()
-    if missing_kernels:
-        memory = _undetermined(memory, "missing kernels", _missing_kernels(needs))
+    if missing:
+        memory = _undetermined(memory, "missing operators", _missing_operators(missing, target.runtime))
     return MemoryFit(
         memory,
         flash_need,
         _refusal(needs, target) or support.refusal,
         (*_caveats(needs, target), *support.caveats, *((EXTERNAL_RAM,) if memory.is_external else ())),
         weight_memory,
-        missing_kernels=missing_kernels,
+        missing_operators=missing,
     )
 
 
@@ -151,9 +152,13 @@ def _caveats(needs: Needs, target: Target) -> tuple[str, ...]:
     )
 
 
-def _missing_kernels(needs: Needs) -> str:
-    names = ", ".join(needs.conversion.missing)
-    return f"TFLite Micro has no kernel for {names}: undetermined until the model is converted to .tflite"
+def _missing_operators(missing: tuple[str, ...], runtime: Runtime) -> str:
+    names = ", ".join(missing)
+    if runtime.micro:
+        return f"TFLite Micro has no kernel for {names}: undetermined until the model is converted to .tflite"
+    if runtime.operators is None:
+        return f"whether {runtime.title} runs {names} is not known"
+    return f"{names} {'is' if len(missing) == 1 else 'are'} not in the list of operators of {runtime.title}"
 
 
 def _refusal(needs: Needs, target: Target) -> str | None:

@@ -170,7 +170,7 @@ def _latency(subject: Subject) -> Amount:
         return Amount(least, None, None, EXTERNAL_RAM, largest)
     if estimate.low is None:
         return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
-    reason = "" if estimate.high is not None else "the latency of unknown operators is missing"
+    reason = "" if estimate.high is not None else "the interval of the latency has no upper end"
     return Amount(estimate.low, estimate.high, estimate.seconds, reason, largest)
 
 
@@ -192,9 +192,7 @@ def _energy(subject: Subject) -> Amount:
     reason = ""
     if energy.high is None:
         is_known = energy.low is not None
-        reason = (
-            "the energy of unknown operators is missing" if is_known else "no prediction interval is known"
-        )
+        reason = "its interval has no upper end" if is_known else "no prediction interval is known"
     return Amount(least, energy.high, energy.joules, reason)
 
 

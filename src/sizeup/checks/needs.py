@@ -31,11 +31,12 @@ from sizeup.memory.tflm import (
     firmwares,
     largest_scratch_bytes,
     max_scratch_bytes,
+    unlisted_operators,
 )
 from sizeup.memory.tflm.head import place_greedily
 from sizeup.memory.tflm.layout import Chip
 from sizeup.mixed_precision import assign, layers
-from sizeup.targets import Target, word_bits_of
+from sizeup.targets import Runtime, Target, word_bits_of
 
 _ALIGNMENT = 16  # of TFLite Micro's buffers, in bytes
 # Bytes of quantization parameters per quantized input and output.
@@ -175,6 +176,23 @@ class Needs:
     def conversion(self) -> Conversion:
         """What a conversion to .tflite does with op kinds for which TFLite Micro has no kernel."""
         return Conversion() if self.graph.format == "tflite" else conversion_of(self.graph, self.precision)
+
+    def missing_operators(self, runtime: Runtime) -> tuple[str, ...]:
+        """The op kinds that a runtime for microcontrollers is not known to run.
+
+        Without a list of its operators, they are those that TFLite Micro, which has most, does not run.
+        """
+        if runtime.micro:
+            return self.conversion.missing
+        if runtime.name not in self._missing:
+            listed = runtime.operators
+            names = () if listed is None else (listed.format, listed.names)
+            self._missing[runtime.name] = unlisted_operators(self.graph, *names)
+        return self._missing[runtime.name]
+
+    @cached_property
+    def _missing(self) -> dict[str, tuple[str, ...]]:
+        return {}
 
     def _arena_of(self, build: Build) -> MicroArena | None:
         if build not in self._arenas:

@@ -26,7 +26,7 @@ from sizeup.targets import (
 class Reason(NamedTuple):
     """Why a board does not fit, or why that is undetermined."""
 
-    about: str  # RAM, flash, latency or runtime
+    about: str  # RAM, operators, flash, latency or runtime
     text: str
 
 
@@ -219,16 +219,17 @@ def _memory_reasons(fit: MemoryFit) -> tuple[Reason, ...]:
     for space in fit.memories:
         if space.fits is not verdict:
             continue
-        least, limit = units.size(space.low_bytes), units.size(space.limit_bytes or 0)
+        about, least, limit = space.title, units.size(space.low_bytes), units.size(space.limit_bytes or 0)
         if verdict is False:
             text = f"at least {least} needed, {limit} usable"
         elif space.unknown:
             text = "; ".join(space.unknown)
+            about = "operators" if fit.missing_operators and space is fit.ram else about
         else:
             most = "an unknown amount" if space.high_bytes is None else units.size(space.high_bytes)
             reserve = f", {units.size(space.reserve_bytes)} reserved" if space.reserve_bytes else ""
             text = f"{least} to {most} needed, {limit} usable{reserve}"
-        reasons.append(Reason(space.title, text))
+        reasons.append(Reason(about, text))
     return tuple(reasons)
 
 

@@ -98,6 +98,8 @@ def devices(
         _print_cluster(cluster(name)[0], json, markdown)
         return
     device_file = parse_device_file(name)
+    if name is not None and device_file is None:
+        name = _without_runtime(name)
     if boards or (name is not None and device_file is None and targets.current_catalog().has_board(name)):
         _print_boards(targets.boards(name), name is not None, json, markdown)
         return
@@ -112,6 +114,19 @@ def devices(
         names = targets.names_in(file) if device_file.device is None else [device_file.device]
         matches = [device for device_name in names for device in targets.devices(device_name, kind=kind)]
         _print(matches, len(matches) == 1, json, markdown)
+
+
+def _without_runtime(name: str) -> str:
+    """The device or board of a target such as nano33ble/tflm; any other text as it is."""
+    from sizeup.targets import current_catalog
+
+    catalog = current_catalog()
+    first, slash, _ = name.partition("/")
+    is_name = catalog.has_device(name) or catalog.has_board(name)  # an alias may contain a slash
+    if is_name or not slash or not (catalog.has_device(first) or catalog.has_board(first)):
+        return name
+    catalog.target(name)  # an unknown runtime is an error
+    return first
 
 
 def _check_ranking(kind: str | None, markdown: bool, template: bool) -> None:

@@ -175,6 +175,8 @@ def _problem(layout: Layout, architecture: Architecture, cluster: Cluster) -> st
     devices, experts = cluster.devices, architecture.expert_count
     if min(layout.tensor, layout.pipeline, layout.data, layout.expert) < 1:
         return "a factor is at least 1"
+    if layout.devices > devices:
+        return f"it needs {layout.devices:,} devices, and {cluster.name} has {devices:,}"
     if layout.devices > MOST_DEVICES or devices % layout.devices:
         return f"it uses {layout.devices:,} devices, which do not divide the {devices:,} of {cluster.name}"
     if not divides_heads(layout.tensor, architecture):

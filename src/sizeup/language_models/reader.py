@@ -150,6 +150,8 @@ def architecture_of(
                 f"{source}: {quoted(diffusers)} is a class of diffusers, not a language model;"
                 " sizeup diffusion reads diffusion transformers"
             )
+        if not model_type:
+            raise LoadError(f"{source}: no model_type; give the config.json of a language model")
         raise LoadError(
             f"{source}: model type {quoted(model_type)} is not supported; sizeup llm reads"
             f" {', '.join(sorted(MODEL_TYPES))}"

@@ -48,8 +48,8 @@ _MOST_REASONS = 4  # in a message
 class Estimate:
     """Seconds of one inference on a target, their 90 % prediction interval, and the kernels.
 
-    `low` and `high` are None if no measurements support an interval. `high` is also None if the network has
-    unknown operators, because their time is missing.
+    `low` and `high` are None if no measurements support an interval. `high` is also None if time is missing:
+    that of unknown operators, or the overhead of a network much shorter than those of its calibration.
     """
 
     target: Target | None
@@ -265,6 +265,8 @@ class _Estimator:
             self.notes.append(
                 f"{100 * share:.0f} % of the time is in kernels not covered by the calibration ({listed})"
             )
+        if fitted.lacks_overhead[0]:
+            self.notes.append(provenance.WITHOUT_OVERHEAD)
         if fitted.calibration.note:
             self.notes.append(f"calibration: {fitted.calibration.note}")
         return self._estimate(

@@ -19,6 +19,7 @@ Basis = Literal["calibrated", "instructions", "vela", "roofline", "coefficients"
 
 _TRACE = 0.01  # share of MACs allowed in dtypes that the calibration does not cover
 _ROUNDING = 0.05  # of data sheets, and boost clocks
+_SHORT = 0.1  # of the calibrated networks' latency: below it, most of the time may be overhead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +34,7 @@ class CalibratedPrediction:
     high: Floats
     unseen_share: Floats  # of the time, in kernels that the calibration does not cover
     is_impossible: Flags  # faster than the data sheet allows, so the calibration does not apply
+    lacks_overhead: Flags  # too short for a calibration without any overhead: `high` is nan
 
 
 def check_own_estimate(target: Target, basis: Basis | None = None) -> None:
@@ -52,9 +54,14 @@ def predict_calibrated(work: Work, target: Target, calibration: TargetCalibratio
     times = kernels(rates, work)
     total = work.totals(times.seconds) + rates.run
     share = unseen_share(rates, work, times.seconds)
-    low, high = PredictionInterval(**calibration.interval).bounds(total, share)
+    interval = PredictionInterval(**calibration.interval)
+    low, high = interval.bounds(total, share)
     is_impossible = total < _least_seconds(work, target) * (1 - _ROUNDING)
-    return CalibratedPrediction(calibration, times, rates.run, total, low, high, share, is_impossible)
+    lacks_overhead = (work.totals(times.launch) + rates.run == 0) & (total < _SHORT * interval.typical)
+    high = np.where(lacks_overhead, np.nan, high)
+    return CalibratedPrediction(
+        calibration, times, rates.run, total, low, high, share, is_impossible, lacks_overhead
+    )
 
 
 def _least_seconds(work: Work, target: Target) -> Floats:

@@ -6,6 +6,11 @@ from sizeup import units
 from sizeup.latency.cycles import InstructionsPrediction, LeastInstructions
 from sizeup.targets import Slowdown, Target, TargetCalibration
 
+WITHOUT_OVERHEAD = (
+    "no upper end: the network is much shorter than the calibrated ones, in which no overhead was found"
+)
+"""That a calibration has rates only, so that short networks take longer."""
+
 
 def of_calibration(calibration: TargetCalibration, target: Target) -> str:
     """The measurements of a calibration and its error."""

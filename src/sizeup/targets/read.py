@@ -22,8 +22,10 @@ from sizeup.targets.runtime import (
     FORMATS,
     IN_PLACE,
     MICRO,
+    OPERATOR_FORMATS,
     CodeSize,
     GpuProcess,
+    OperatorList,
     Runtime,
     WeightOnly,
 )
@@ -88,6 +90,7 @@ _RUNTIME_KEYS = (
     "overhead",
     "cores",
     "micro",
+    "operators",
     "code",
     "packs",
     "memory_pools",
@@ -220,6 +223,7 @@ def runtime(table: Table) -> Runtime:
         cores=table.integer("cores", 1, 10**6),
         fp32_as=table.choices("fp32_as", DTYPES) or (),
         micro=table.choice("micro", MICRO) if "micro" in table.values else "",
+        operators=_operators(table),
         code=_code(table),
         packs_weights=table.flag("packs"),
         has_memory_pools=table.flag("memory_pools"),
@@ -245,6 +249,15 @@ def _gpu_process(table: Table) -> GpuProcess | None:
     )
     workspaces = {unit: int(size) for unit, size in sizes.items()}
     return GpuProcess(inner.texts("makers"), int(least), int(most), workspaces, inner.source())
+
+
+def _operators(table: Table) -> OperatorList | None:
+    inner = table.table("operators")
+    if inner is None:
+        return None
+    inner.check_keys(("format", "names", "source"))
+    inner.choice("format", OPERATOR_FORMATS)
+    return OperatorList(inner.values["format"], frozenset(inner.texts("names")), inner.source())
 
 
 def _code(table: Table) -> CodeSize | None:

@@ -17,6 +17,9 @@ FORMATS = ("tflite", "onnx", "torch")
 # Kernel libraries of TFLite Micro, which determine the scratch buffers.
 Micro = Literal["reference", "cmsis-nn", "esp-nn", "ethos-u"]
 MICRO: tuple[str, ...] = get_args(Micro)
+# Formats whose operators have a name for each function, unlike those of PyTorch.
+OperatorFormat = Literal["onnx", "tflite"]
+OPERATOR_FORMATS: tuple[str, ...] = get_args(OperatorFormat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,15 @@ class CodeSize:
     most_bytes: int
     source: str
     per_op_bytes: int = 0  # at most, for code that a compiler generates per op
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorList:
+    """The operators that the makers of a runtime list, by their names in a model format."""
+
+    format: OperatorFormat
+    names: frozenset[str]
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class Runtime:
     cores: int | None = None  # most CPU cores that one inference uses; None: all
     fp32_as: tuple[str, ...] = ()  # dtypes in which it may compute fp32 by default
     micro: str = ""  # the kernel library, for TFLite Micro
+    operators: OperatorList | None = None  # None: unknown, or TFLite Micro's
     code: CodeSize | None = None  # None: unknown, or irrelevant
     packs_weights: bool = False  # may hold a second copy of the weights, packed for its kernels
     has_memory_pools: bool = False  # spreads activations over several RAM banks

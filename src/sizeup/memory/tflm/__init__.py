@@ -1,7 +1,7 @@
 """TFLite Micro's arena: the planned head and the persistent tail."""
 
 from sizeup.memory.tflm.arena import MicroArena, Scratch, arena
-from sizeup.memory.tflm.conversion import Conversion, conversion_of
+from sizeup.memory.tflm.conversion import Conversion, conversion_of, unlisted_operators
 from sizeup.memory.tflm.esp_nn import chip_of, largest_scratch_bytes
 from sizeup.memory.tflm.head import HeadBuffers, Owner, head_buffers
 from sizeup.memory.tflm.layout import FIRMWARE, Build, firmwares
@@ -24,4 +24,5 @@ __all__ = [
     "largest_scratch_bytes",
     "leftover_bytes",
     "max_scratch_bytes",
+    "unlisted_operators",
 ]

@@ -1,12 +1,12 @@
-"""Which ops of other formats a converter can express with TFLite Micro's kernels.
+"""Which ops a converter can express with the operators of TFLite Micro, or with those that a runtime lists.
 
-An op kind has a kernel if one of the TFLite operators of its cost rule has one. Converters fold or drop some
-of the other op kinds and compose others of several operators (`COMPOSED`); for the rest, no way is known.
+An op kind has an operator if one of the names of its cost rule is listed. Converters fold or drop some of the
+other op kinds and compose others of several operators (`COMPOSED`); for the rest, no way is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,8 @@ from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op
 from sizeup.memory.liveness import tensor_bytes
 from sizeup.memory.tflm.support import RESOLVED
-from sizeup.ops import UnknownShape, call_of, cost_rule_of
+from sizeup.ops import UnknownShape, call_of, cost_rule_of, op_kind_of
+from sizeup.ops.cost_rule import Format
 
 _ATTENTION = ("FULLY_CONNECTED", "BATCH_MATMUL", "MUL", "ADD", "SOFTMAX")
 _NORM = ("MEAN", "SQUARED_DIFFERENCE", "ADD", "RSQRT", "MUL")
@@ -27,6 +28,7 @@ FOLDED = frozenset(
     }
 )
 """Op kinds without an operator after a conversion."""
+_FUSED = ("relu", "relu6")  # by converters, into the layers before them
 
 COMPOSED: dict[str, tuple[str, ...]] = {
     "addcmul": ("MUL", "DIV", "ADD"),
@@ -101,13 +103,24 @@ def conversion_of(graph: Graph, precision: DType | None = None) -> Conversion:
     missing, composed, sizes, added = dict[str, None](), dict[str, None](), [0], 0
     for part, op in _computed(graph):
         operators = COMPOSED.get(op.kind, ())
-        if name := _missing(part, op):
+        if name := _missing(part, op, "tflite", RESOLVED):
             missing[name] = None
         elif len(operators) > 1:
             composed[op.kind] = None
             added += len(operators) - 1
             sizes.append(_between_bytes(part, op, precision))
     return Conversion(tuple(missing), tuple(composed), max(sizes), added)
+
+
+def unlisted_operators(
+    graph: Graph, format: Format = "tflite", listed: Collection[str] = RESOLVED
+) -> tuple[str, ...]:
+    """The op kinds of a graph that cannot be expressed with the listed operators of a format.
+
+    By default, they are those of TFLite Micro. A file of the same format has to consist of them.
+    """
+    missing = (_missing(part, op, format, listed) for part, op in _computed(graph))
+    return tuple(dict.fromkeys(filter(None, missing)))
 
 
 def _between_bytes(graph: Graph, op: Op, precision: DType | None) -> int:
@@ -125,10 +138,10 @@ def _between_bytes(graph: Graph, op: Op, precision: DType | None) -> int:
     return size
 
 
-def has_kernel(op_kind: str) -> bool:
-    """Whether TFLite Micro has a kernel for an operator of the op kind."""
+def is_listed(op_kind: str, format: Format, listed: Collection[str]) -> bool:
+    """Whether an operator of the op kind is listed."""
     rule = cost_rule_of(op_kind)
-    return rule is not None and not RESOLVED.isdisjoint(rule.tflite)
+    return rule is not None and any(name in listed for name in getattr(rule, format))
 
 
 def _computed(graph: Graph) -> Iterator[tuple[Graph, Op]]:
@@ -140,8 +153,8 @@ def _computed(graph: Graph) -> Iterator[tuple[Graph, Op]]:
             yield from _computed(body.graph)
 
 
-def _missing(graph: Graph, op: Op) -> str:
-    """The op kind as text if no kernels can compute the op; empty if some can."""
+def _missing(graph: Graph, op: Op, format: Format, listed: Collection[str]) -> str:
+    """The op kind as text if no listed operators can compute the op; empty if some can."""
     name = op.source.lower()
     if any(part in name for part in _UNLIKE.get(op.kind, ())):
         return op.source
@@ -151,9 +164,19 @@ def _missing(graph: Graph, op: Op) -> str:
         return f"{op.kind} with {op.attrs['taps']} taps"
     if op.kind == "pow" and sum(_is_computed(graph, identity) for identity in op.inputs) > 1:
         return op.kind
-    if op.kind in FOLDED or op.kind in COMPOSED or has_kernel(op.kind):
+    if op.kind in FOLDED or (graph.format == format and op.source in listed):
         return ""
-    return op.source if op.kind == "pointwise" else op.kind
+    if graph.format != format and _is_expressible(op.kind, format, listed):
+        return ""
+    return op.source if op.kind == "pointwise" or graph.format == format else op.kind
+
+
+def _is_expressible(op_kind: str, format: Format, listed: Collection[str]) -> bool:
+    """Whether a converter from another format has operators for an op kind."""
+    if op_kind in _FUSED or is_listed(op_kind, format, listed):
+        return True
+    parts = [op_kind_of("tflite", name) or "" for name in COMPOSED.get(op_kind, ())]
+    return bool(parts) and all(is_listed(kind, format, listed) for kind in parts)
 
 
 def _is_computed(graph: Graph, identity: int) -> bool:

@@ -133,6 +133,14 @@ def markdown(
         fusion = (_listed(runtime.fusions), _listed(runtime.in_place))
         cells = (f"`{runtime.name}`", runtime.title, _listed(runtime.units), _listed(runtime.dtypes), *fusion)
         yield f"| {' | '.join(cells)} |\n"
+    yield (
+        "\n### Operators\n\nThose that the makers of a runtime list. `check` is undetermined for a model with"
+        " others: [vendor-runtimes.md](vendor-runtimes.md).\n\n"
+    )
+    for runtime in runtimes:
+        if listed := runtime.operators:
+            names = " ".join(f"`{name}`" for name in sorted(listed.names))
+            yield f"- `{runtime.name}`: {names}. Source: {listed.source}\n"
 
 
 def _listed(words: tuple[str, ...] | None) -> str:

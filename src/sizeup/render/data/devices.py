@@ -65,6 +65,7 @@ def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
         "overhead_seconds": runtime.overhead_seconds,
         "cores": runtime.cores,
         "micro_kernels": runtime.micro or None,
+        "operators": _operators(runtime),
         "code": None if runtime.code is None else asdict(runtime.code),
         "packs_weights": runtime.packs_weights,
         "version": runtime.version or None,
@@ -73,6 +74,11 @@ def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
         "recorded": runtime.recorded or None,
         "file": runtime.file,
     }
+
+
+def _operators(runtime: Runtime) -> dict[str, Any] | None:
+    listed = runtime.operators
+    return None if listed is None else {**asdict(listed), "names": sorted(listed.names)}
 
 
 def calibration_to_dict(calibration: TargetCalibration) -> dict[str, Any]:
