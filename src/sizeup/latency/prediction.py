@@ -57,7 +57,9 @@ def predict_calibrated(work: Work, target: Target, calibration: TargetCalibratio
     interval = PredictionInterval(**calibration.interval)
     low, high = interval.bounds(total, share)
     is_impossible = total < _least_seconds(work, target) * (1 - _ROUNDING)
-    lacks_overhead = (work.totals(times.launch) + rates.run == 0) & (total < _SHORT * interval.typical)
+    has_system = target.device.device_class != "microcontroller"  # which starts threads and kernels
+    is_short = has_system & (total < _SHORT * interval.typical)
+    lacks_overhead = is_short & (work.totals(times.launch) + rates.run == 0)
     high = np.where(lacks_overhead, np.nan, high)
     return CalibratedPrediction(
         calibration, times, rates.run, total, low, high, share, is_impossible, lacks_overhead
