@@ -156,7 +156,8 @@ def test_operators_that_no_list_has_are_undetermined(
     tmp_path: Path, target: str, op: str, reason: str
 ) -> None:
     shapes = {"GridSample": ((1, 1, 8, 8), (1, 8, 8, 2))}.get(op, ((1, 8),))
-    check = sizeup.check(onnx_of(tmp_path, op, *shapes), target, flash=1 << 20, remedies=False)
+    path = onnx_of(tmp_path, op, *shapes)
+    check = sizeup.check(path, target, precision="int8", flash=1 << 20, remedies=False)
     assert check.fits is (None if reason else True)
     assert ram_reason(check) == reason
 
@@ -181,3 +182,68 @@ def test_lists_have_all_operators_of_networks_that_were_measured(shared: Path, r
         for path in sorted((shared / "models").glob("te_*.tflite")):
             check = sizeup.check(path, "stm32f746/tinyengine", remedies=False)
             assert ram_reason(check) == "", path.name
+
+
+@pytest.mark.parametrize(
+    ("target", "op", "shapes", "attributes", "name"),
+    [
+        ("esp32-s3/esp-dl", "Conv", ((1, 4, 8, 8), (4, 2, 3, 3)), {"group": 2}, "grouped conv"),
+        ("esp32-s3/esp-dl", "Conv", ((1, 4, 8, 8), (4, 1, 3, 3)), {"group": 4}, ""),
+        ("esp32-s3/esp-dl", "Conv", ((1, 4, 8, 8), (4, 4, 3, 3)), {"dilations": [2, 2]}, ""),
+        ("esp32-s3/esp-dl", "Add", ((1, 1, 1, 2, 2), (1, 1, 1, 2, 2)), {}, "5-D add"),
+        ("stm32f746/tinyengine", "Conv", ((1, 4, 8, 8), (4, 4, 7, 7)), {}, "7 x 7 conv"),
+        ("stm32f746/tinyengine", "Conv", ((1, 4, 8, 8), (4, 1, 7, 7)), {"group": 4}, ""),
+        ("stm32f746/tinyengine", "Conv", ((1, 4, 8, 8), (4, 4, 3, 3)), {"dilations": [2, 2]}, "dilated conv"),
+        ("stm32f746/tinyengine", "Conv", ((1, 4, 8, 8), (4, 4, 3, 3)), {}, ""),
+    ],
+)
+def test_uses_of_operators_that_a_list_excludes_are_undetermined(
+    tmp_path: Path,
+    target: str,
+    op: str,
+    shapes: tuple[tuple[int, ...], ...],
+    attributes: dict[str, Any],
+    name: str,
+) -> None:
+    path = onnx_of(tmp_path, op, *shapes, **attributes)
+    check = sizeup.check(path, target, precision="int8", flash=1 << 20, remedies=False)
+    assert check.fits is (None if name else True)
+    assert ram_reason(check).partition(" is not in the list")[0] == name
+
+
+def test_operators_of_tflite_micro_alone_are_not_assumed_of_others(shared: Path) -> None:
+    for name in ("tflm_audio_preproc_int8", "tflm_keyword_scrambled_8bit", "pmw_alexa"):
+        for target in ("stm32h747/microtvm", "stm32h747/stedgeai"):
+            check = sizeup.check(shared / "models" / f"{name}.tflite", target, remedies=False)
+            assert check.fits is None, (name, target)
+            assert "is not known" in ram_reason(check)
+
+
+def test_shapes_that_the_file_fixes_are_computed_by_the_converter(tmp_path: Path) -> None:
+    """As exporters write a reshape: Shape, Gather and Cast of sizes that are fixed."""
+    helper, kinds = onnx.helper, onnx.TensorProto
+    nodes = [
+        helper.make_node("Shape", ["x"], ["size"]),
+        helper.make_node("Cast", ["size"], ["numbers"], to=kinds.FLOAT),
+        helper.make_node("Cast", ["numbers"], ["back"], to=kinds.INT64),
+        helper.make_node("Reshape", ["x", "back"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, kinds.FLOAT, (2, 4)) for name in "xy")
+    graph = helper.make_graph(nodes, "shapes", [x], [y])
+    path = tmp_path / "shapes.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    check = sizeup.check(path, "esp32-s3/esp-dl", precision="int8", flash=1 << 20, remedies=False)
+    assert (check.fits, ram_reason(check)) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("target", "other"),
+    [("stm32h747/tflm", "fp32"), ("stm32h747/stedgeai", "fp32"), ("esp32-s3/esp-dl", "int8")],
+)
+def test_floats_without_kernels_have_to_be_converted(tmp_path: Path, target: str, other: str) -> None:
+    """A file in fp16 needs twice the memory on a runtime that computes in fp32 alone."""
+    module = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU()).half()
+    check = sizeup.check(module, target, inputs=(1, 1, 16, 16), flash=1 << 22, remedies=False)
+    assert check.fits is False
+    assert check.unsupported_reason is not None
+    assert f"has no kernels for fp16: --precision {other} converts the model" in check.unsupported_reason

@@ -19,13 +19,12 @@ from sizeup.dtypes import precision_name
 from sizeup.formats.names import file_words, is_unreadable
 from sizeup.targets import GpuProcess, Runtime, Target
 
-# Kinds of devices without an operating system, whose weights stay in flash; others load them into RAM.
-_BARE = ("microcontroller",)
 # Bounds of the arena tail in bytes per operator if there is no .tflite file (30 files: 166 to 1,771).
 _TAIL = (128, 2048)
 # RAM reserved for the runtime and other software on an operating system: 1/10 of it, at least 128 MiB.
 _RESERVE_SHARE, _RESERVE_LEAST = 10, 128 << 20
 _CUDNN = ("conv", "conv_transpose")
+_LAYERS = (*_CUDNN, "matmul")
 EXTERNAL_RAM = "the arena does not fit on chip: in external RAM, the latency of on-chip RAM is a lower bound"
 # Kernel libraries whose memory is part of the computed arena.
 _EXACT = ("reference", "cmsis-nn")
@@ -72,15 +71,18 @@ def fit_memory(
     """
     if is_npu_target(target):
         return _npu_fit(npu or needs.npu(target), target, ram, flash)
-    is_bare = target.device.device_class in _BARE or bool(target.runtime.micro)
+    is_bare = target.has_no_system
+    needs = needs.converted if is_bare else needs
     weight_memory: MemoryNeed | None = None
     missing: tuple[str, ...] = ()
+    refusal = _refusal(needs, target)
     if target.runtime.name == "ai8x":
         memory, weight_memory = ai8x_memories(needs, target)
     elif is_bare:
         memory = _micro_ram(needs, target, ram)
         memory = memory if ram is not None or target.board is not None else over_all_banks(memory, target)
         missing = needs.missing_operators(target.runtime)
+        refusal = refusal or _dtype_refusal(needs, target.runtime)
     elif target.gpu_process is not None:
         memory = _gpu_memory(needs, target, target.gpu_process, ram)
     else:
@@ -98,7 +100,7 @@ def fit_memory(
     return MemoryFit(
         memory,
         flash_need,
-        _refusal(needs, target) or support.refusal,
+        refusal or support.refusal,
         (*_caveats(needs, target), *support.caveats, *((EXTERNAL_RAM,) if memory.is_external else ())),
         weight_memory,
         missing_operators=missing,
@@ -180,6 +182,20 @@ def _refusal(needs: Needs, target: Target) -> str | None:
     return None
 
 
+def _dtype_refusal(needs: Needs, runtime: Runtime) -> str | None:
+    """That the layers are in floats that a runtime has no kernels for; None for a file that it reads."""
+    if needs.is_converted or (runtime.formats and needs.graph.format in runtime.formats):
+        return None
+    graph = needs.in_integers.graph
+    dtypes = {graph.tensors[op.outputs[0]].dtype for op in graph.ops if op.kind in _LAYERS and op.outputs}
+    names = {precision_name(dtype) for dtype in dtypes if dtype.family == "float"}
+    foreign = sorted(names.difference(runtime.dtypes))
+    if not foreign:
+        return None
+    other = "fp32" if "fp32" in runtime.dtypes else "int8"
+    return f"{runtime.name} has no kernels for {', '.join(foreign)}: --precision {other} converts the model"
+
+
 def _micro_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
     reason = needs.usage.unavailable_reason
     return ram_bank(target, available, _arena_parts(needs, target), [reason] if reason else [])
@@ -191,7 +207,7 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     if usage.unknown_sizes:
         return [MemoryPart("tensors", usage.peak_bytes, None, "without tensors whose size depends on data")]
     if not kernels:
-        return activation_parts(needs, target)
+        return _with_unmodeled(activation_parts(needs, target), needs)
     arena, bounds = needs.arena(target), needs.arena_bounds(target)
     if bounds is not None:
         basis = f"needed by TFLite Micro's AllocateTensors with {kernels} kernels"
@@ -204,8 +220,9 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
         parts = [MemoryPart("arena", arena.head_bytes, None, arena.tail_unknown_reason)]
     else:
         packed, count, conversion = needs.greedy_plan_bytes, len(needs.graph.ops), needs.conversion
+        least = needs.in_integers.usage.peak_bytes
         parts = [
-            MemoryPart("arena", usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"),
+            MemoryPart("arena", least, packed, "tensors as placed by TFLite Micro's planner"),
             MemoryPart(
                 "interpreter",
                 _TAIL[0] * count,
@@ -216,12 +233,21 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
         if conversion.between_bytes:
             basis = f"assumed for the operators that replace {', '.join(conversion.composed)}"
             parts.append(MemoryPart("conversion", 0, conversion.between_bytes, basis))
+        parts = _with_unmodeled(parts, needs)
     most = needs.scratch_bytes(target)
     if most is None:
         parts.append(MemoryPart("scratch", 0, None, f"scratch buffers of {kernels} kernels are not known"))
     elif most:
         parts.append(MemoryPart("scratch", 0, most, f"largest scratch buffer of {kernels} kernels"))
     return parts
+
+
+def _with_unmodeled(parts: list[MemoryPart], needs: Needs) -> list[MemoryPart]:
+    """The parts; without an upper end if the tensors inside control flow are not counted."""
+    names = ", ".join(needs.usage.unmodeled)
+    if not names:
+        return parts
+    return [*parts, MemoryPart("control flow", 0, None, f"the internal memory of {names} is not known")]
 
 
 def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:

@@ -125,7 +125,10 @@ def _arena(subject: Subject) -> Amount:
         return Amount(*bounds, largest=subject.peak_tensors, assumptions=assumptions)
     if arena is not None:
         return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
-    return Amount(needs.usage.peak_bytes, needs.greedy_plan_bytes, largest=subject.peak_tensors)
+    needs = needs.converted
+    if needs.usage.unmodeled:
+        return _peak(subject)
+    return Amount(needs.in_integers.usage.peak_bytes, needs.greedy_plan_bytes, largest=subject.peak_tensors)
 
 
 def _npu_arena(npu: NpuFit) -> Amount:

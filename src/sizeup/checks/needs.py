@@ -10,13 +10,16 @@ from pathlib import Path
 from sizeup.checks.npu import NpuFit, fit_npu
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
-from sizeup.graph import Graph
+from sizeup.graph import ABSENT, Graph, is_precomputed
 from sizeup.memory import (
     ActivationBounds,
     DeviceMemory,
     Usage,
     activation_bounds,
     device_memory,
+    folded,
+    in_integers,
+    tensor_bytes,
     tflm_arena,
     unsupported_reason,
     usage,
@@ -87,6 +90,8 @@ class Needs:
 
     def usage_on(self, target: Target) -> Usage:
         """Activation memory in the runtime of a target."""
+        if target.has_no_system:
+            return self.converted.usage
         if not is_run_by_torch(target):
             return self.usage
         return self.usage_as_run if target.is_cpu else self.usage_on_gpu
@@ -121,13 +126,15 @@ class Needs:
     def stored_bytes(self) -> tuple[int, int]:
         """Bounds of the model size: the size of the file, or an estimate if there is no such file."""
         if self.file_bytes is not None and not self.is_converted:
-            return self.file_bytes, self.file_bytes
+            if self.graph.format == "tflite":
+                return self.file_bytes, self.file_bytes
+            return min(self.weight_bytes, self.file_bytes), self.file_bytes + self.in_integers.computed_bytes
         stored_weights = (self.original_cost or self.cost).stored_bytes
         tensors = _BY_TENSOR * len(self.graph.tensors)
         other = tensors if self.file_bytes is None else max(self.file_bytes - stored_weights, 0)
         if self.is_converted:
             other += tensors + _BY_CHANNEL * self._channels
-        return self.weight_bytes, self.weight_bytes + other
+        return self.weight_bytes, self.weight_bytes + other + self.in_integers.computed_bytes
 
     @property
     def _channels(self) -> int:
@@ -173,6 +180,31 @@ class Needs:
         return unsupported_reason(self.micro_graph, self._arena_of(build), build, is_file=is_file)
 
     @cached_property
+    def converted(self) -> Needs:
+        """The needs of the graph as converters for microcontrollers write it; of a .tflite file, itself."""
+        graph = self.graph if self.graph.format == "tflite" else folded(self.graph)
+        return self if graph is self.graph else replace(self, graph=graph)
+
+    @cached_property
+    def in_integers(self) -> Needs:
+        """The needs if operators between dequantization and quantization compute in integers."""
+        graph = self.graph if self.graph.format == "tflite" else in_integers(self.graph)
+        return self if graph is self.graph else replace(self, graph=graph)
+
+    @cached_property
+    def computed_bytes(self) -> int:
+        """What constants grow by that are computed from smaller ones, if a converter stores the results."""
+        graph, grown = self.graph, 0
+        read = {identity for op in graph.ops if not is_precomputed(graph, op) for identity in op.inputs}
+        for op in graph.ops:
+            if is_precomputed(graph, op) and not read.isdisjoint(op.outputs):
+                before = [graph.tensors[identity] for identity in op.inputs if identity != ABSENT]
+                largest = max((tensor_bytes(tensor, self.precision) for tensor in before), default=0)
+                after = sum(tensor_bytes(graph.tensors[each], self.precision) for each in op.outputs)
+                grown += max(after - largest, 0)
+        return grown
+
+    @cached_property
     def conversion(self) -> Conversion:
         """What a conversion to .tflite does with op kinds for which TFLite Micro has no kernel."""
         return Conversion() if self.graph.format == "tflite" else conversion_of(self.graph, self.precision)
@@ -180,13 +212,13 @@ class Needs:
     def missing_operators(self, runtime: Runtime) -> tuple[str, ...]:
         """The op kinds that a runtime for microcontrollers is not known to run.
 
-        Without a list of its operators, they are those that TFLite Micro, which has most, does not run.
+        Without a list of its operators, it is assumed to run those of TFLite Micro that others have too.
         """
         if runtime.micro:
             return self.conversion.missing
         if runtime.name not in self._missing:
             listed = runtime.operators
-            names = () if listed is None else (listed.format, listed.names)
+            names = () if listed is None else (listed.format, listed.names, listed.excluded)
             self._missing[runtime.name] = unlisted_operators(self.graph, *names)
         return self._missing[runtime.name]
 

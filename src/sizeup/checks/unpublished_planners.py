@@ -18,7 +18,7 @@ ONE_BANK = "the arena must be in one bank: the largest bank counts, not the sum"
 
 def activation_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     """The activations and the runtime's own RAM."""
-    low, high = needs.activation_bounds
+    low, high = needs.in_integers.activation_bounds.low_bytes, needs.activation_bounds.high_bytes
     name = target.runtime.name
     if not target.is_cpu:
         return [MemoryPart("tensors", low, None, _UNKNOWN_POOLS)]

@@ -1,6 +1,7 @@
 """Liveness, schedules and memory plans."""
 
 from sizeup.memory.check import check_offsets, check_schedule
+from sizeup.memory.converted import folded, in_integers
 from sizeup.memory.cuda_usage import DeviceMemory, device_memory
 from sizeup.memory.in_place_bounds import ActivationBounds, activation_bounds
 from sizeup.memory.liveness import Buffers, buffer_liveness, initial_tensors, tensor_bytes
@@ -30,6 +31,8 @@ __all__ = [
     "check_offsets",
     "check_schedule",
     "device_memory",
+    "folded",
+    "in_integers",
     "initial_tensors",
     "live_breakdown",
     "overview",

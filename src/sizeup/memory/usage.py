@@ -20,6 +20,7 @@ from sizeup.ops import cost_rule_of
 MAX_LISTED = 16
 """Maximum number of live tensors listed per op: listing all would be quadratic in the number of ops."""
 
+_RUN_ONCE = "call_once"  # before the first inference
 _GPU = "cuda"  # torch's name, also for AMD's GPUs
 
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -78,7 +79,8 @@ def usage(
     With `use_recorded_run`, a graph recorded from a run uses the storages and liveness of that run. Kernels
     have the workspaces of the device of the run, or with `on_gpu` those of a GPU.
     """
-    unmodeled_ops: tuple[str, ...] = ()
+    with_bodies = (op.kind for op in graph.ops if op.bodies and op.kind != _RUN_ONCE)
+    unmodeled_ops = tuple(dict.fromkeys(with_bodies))  # the tensors of the bodies are not counted
     if use_recorded_run and graph.recorded_run is not None:
         run = replace(graph.recorded_run, device=_GPU) if on_gpu else graph.recorded_run
         kernels = cuda_workspaces if run.device == _GPU else torch_workspaces

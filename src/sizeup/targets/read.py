@@ -19,6 +19,7 @@ from sizeup.targets.device import (
     Unit,
 )
 from sizeup.targets.runtime import (
+    EXCLUSIONS,
     FORMATS,
     IN_PLACE,
     MICRO,
@@ -255,9 +256,11 @@ def _operators(table: Table) -> OperatorList | None:
     inner = table.table("operators")
     if inner is None:
         return None
-    inner.check_keys(("format", "names", "source"))
+    inner.check_keys(("format", "names", "excluded", "source"))
     inner.choice("format", OPERATOR_FORMATS)
-    return OperatorList(inner.values["format"], frozenset(inner.texts("names")), inner.source())
+    inner.choices("excluded", EXCLUSIONS)
+    excluded = tuple(inner.values.get("excluded", ()))
+    return OperatorList(inner.values["format"], frozenset(inner.texts("names")), inner.source(), excluded)
 
 
 def _code(table: Table) -> CodeSize | None:

@@ -20,6 +20,8 @@ MICRO: tuple[str, ...] = get_args(Micro)
 # Formats whose operators have a name for each function, unlike those of PyTorch.
 OperatorFormat = Literal["onnx", "tflite"]
 OPERATOR_FORMATS: tuple[str, ...] = get_args(OperatorFormat)
+Exclusion = Literal["grouped conv", "dilated conv", "conv above 3 x 3", "above 4-D"]
+EXCLUSIONS: tuple[str, ...] = get_args(Exclusion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class OperatorList:
     format: OperatorFormat
     names: frozenset[str]
     source: str
+    excluded: tuple[Exclusion, ...] = ()  # uses of the listed operators that they do not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,11 @@ class Target:
     def is_cpu(self) -> bool:
         """Whether the runtime uses the device's CPU."""
         return self.units[0].unit_class == "cpu"
+
+    @property
+    def has_no_system(self) -> bool:
+        """Whether it has no operating system: weights stay in flash, and models are converted for it."""
+        return self.device.device_class == "microcontroller" or bool(self.runtime.micro)
 
     @property
     def gpu_process(self) -> GpuProcess | None:

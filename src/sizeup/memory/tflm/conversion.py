@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sizeup.dtypes import DType
-from sizeup.graph import ABSENT, Graph, Op
+from sizeup.graph import ABSENT, Graph, Op, is_precomputed
 from sizeup.memory.liveness import tensor_bytes
 from sizeup.memory.tflm.support import RESOLVED
 from sizeup.ops import UnknownShape, call_of, cost_rule_of, op_kind_of
@@ -28,7 +28,7 @@ FOLDED = frozenset(
     }
 )
 """Op kinds without an operator after a conversion."""
-_FUSED = ("relu", "relu6")  # by converters, into the layers before them
+_FUSED = ("relu", "relu6", "clamp")  # by converters, into the layers before them
 
 COMPOSED: dict[str, tuple[str, ...]] = {
     "addcmul": ("MUL", "DIV", "ADD"),
@@ -77,6 +77,19 @@ COMPOSED: dict[str, tuple[str, ...]] = {
 # Windows of TFLite Micro's kernels, which also run 1-D ones, extend over at most two dimensions.
 _WINDOWED, _MOST_SPATIAL = ("conv", "conv_transpose", "pool", "resize"), 2
 _MOST_TAPS = 4  # of RESIZE_BILINEAR
+_MOST_DIMENSIONS, _TAPS = 4, 3  # of runtimes that exclude more
+_SHAPE_OF, _DEPTHWISE = "shape_of", "DEPTHWISE_CONV_2D"
+_OWN = (
+    "CIRCULAR_BUFFER",
+    "TFLM_DECODE",
+    "SVDF",
+    "CALL_ONCE",
+    "VAR_HANDLE",
+    "ASSIGN_VARIABLE",
+    "READ_VARIABLE",
+)
+PORTABLE = frozenset(name for name in RESOLVED.difference(_OWN) if name.isupper())  # others are custom
+"""Operators of TFLite Micro that other runtimes for microcontrollers are assumed to run."""
 # Parts of the names of operators that share the op kind of others with a kernel, but have none.
 _UNLIKE = {
     "create": ("rand", "normal", "uniform", "exponential"),
@@ -113,14 +126,48 @@ def conversion_of(graph: Graph, precision: DType | None = None) -> Conversion:
 
 
 def unlisted_operators(
-    graph: Graph, format: Format = "tflite", listed: Collection[str] = RESOLVED
+    graph: Graph,
+    format: Format = "tflite",
+    listed: Collection[str] = PORTABLE,
+    excluded: Collection[str] = (),
 ) -> tuple[str, ...]:
     """The op kinds of a graph that cannot be expressed with the listed operators of a format.
 
-    By default, they are those of TFLite Micro. A file of the same format has to consist of them.
+    By default, they are those of TFLite Micro that other runtimes have too. A file of the same format has to
+    consist of them. `excluded` are uses of listed operators.
     """
-    missing = (_missing(part, op, format, listed) for part, op in _computed(graph))
+    missing = (
+        _missing(part, op, format, listed) or _excluded(part, op, excluded) for part, op in _computed(graph)
+    )
     return tuple(dict.fromkeys(filter(None, missing)))
+
+
+def _excluded(graph: Graph, op: Op, excluded: Collection[str]) -> str:
+    """The use of an op that is excluded, as text; empty if it is not."""
+    if "above 4-D" in excluded and (rank := _rank(graph, op)) > _MOST_DIMENSIONS:
+        return f"{rank}-D {op.kind}"
+    if op.kind != "conv":
+        return ""
+    kernel, dilation = (tuple(op.attrs.get(name, ())) for name in ("kernel", "dilation"))
+    if "dilated conv" in excluded and max(dilation, default=1) > 1:
+        return "dilated conv"
+    if _inputs_per_group(graph, op) == 1 or op.source == _DEPTHWISE:
+        return ""
+    if "conv above 3 x 3" in excluded and max(kernel, default=1) > _TAPS:
+        return f"{' x '.join(map(str, kernel))} conv"
+    return "grouped conv" if "grouped conv" in excluded and op.attrs.get("groups", 1) > 1 else ""
+
+
+def _rank(graph: Graph, op: Op) -> int:
+    shapes = (graph.tensors[each].shape for each in (*op.inputs, *op.outputs) if each != ABSENT)
+    return max((len(shape) for shape in shapes if shape is not None), default=0)
+
+
+def _inputs_per_group(graph: Graph, op: Op) -> int:
+    """The input channels of one group of a convolution; 0 if they are not known."""
+    identity = op.inputs[1] if len(op.inputs) > 1 else ABSENT
+    shape = None if identity == ABSENT else graph.tensors[identity].shape
+    return 0 if shape is None or len(shape) < 2 else int(shape[-1 if graph.format == "tflite" else 1])
 
 
 def _between_bytes(graph: Graph, op: Op, precision: DType | None) -> int:
@@ -145,12 +192,24 @@ def is_listed(op_kind: str, format: Format, listed: Collection[str]) -> bool:
 
 
 def _computed(graph: Graph) -> Iterator[tuple[Graph, Op]]:
-    """The ops with their graphs, without those of constants, which a converter computes."""
+    """The ops with their graphs, without those of constants and fixed shapes, which a converter computes."""
+    known = {ABSENT}
     for op in graph.ops:
-        if not op.outputs or any(graph.tensors[identity].data is None for identity in op.outputs):
-            yield graph, op
+        if is_precomputed(graph, op) or _is_of_shapes(graph, op, known):
+            known.update(op.outputs)
+            continue
+        yield graph, op
         for body in op.bodies:
             yield from _computed(body.graph)
+
+
+def _is_of_shapes(graph: Graph, op: Op, known: set[int]) -> bool:
+    """Whether an op computes from shapes that the file fixes; `known` are the outputs of such ops."""
+    read = [identity for identity in op.inputs if identity != ABSENT]
+    if op.kind == _SHAPE_OF:
+        return all(graph.tensors[identity].shape is not None for identity in read)
+    is_fixed = all(identity in known or graph.tensors[identity].data is not None for identity in read)
+    return is_fixed and any(identity in known for identity in read) and not op.bodies
 
 
 def _missing(graph: Graph, op: Op, format: Format, listed: Collection[str]) -> str:

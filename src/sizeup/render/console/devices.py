@@ -140,7 +140,8 @@ def markdown(
     for runtime in runtimes:
         if listed := runtime.operators:
             names = " ".join(f"`{name}`" for name in sorted(listed.names))
-            yield f"- `{runtime.name}`: {names}. Source: {listed.source}\n"
+            without = f", without: {', '.join(listed.excluded)}" if listed.excluded else ""
+            yield f"- `{runtime.name}`: {names}{without}. Source: {listed.source}\n"
 
 
 def _listed(words: tuple[str, ...] | None) -> str:

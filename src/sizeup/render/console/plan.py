@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.render.console.layout import LABELS, print_labeled, print_rows, print_sparkline
-from sizeup.render.console.report import micro_arena, micro_warnings, precision_text, verdict
+from sizeup.render.console.report import micro_arena, micro_warnings, precision_text, unmodeled_text, verdict
 from sizeup.results.rows import op_label
 from sizeup.units import printable
 
@@ -60,6 +60,8 @@ def _findings(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if plan.peak_step is None:
         return
     yield "peak", _peak(plan), ""
+    if names := plan.memory_plan.usage.unmodeled:
+        yield "excluded", unmodeled_text(names), ""
     yield "schedule", _schedule(plan), ""
     if plan.tflm_arena is not None:
         yield "arena", _arena(plan), ""

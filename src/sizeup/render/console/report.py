@@ -100,7 +100,7 @@ def _memory(report: Report) -> list[tuple[str, str]]:
     if memory.device_memory is not None:
         lines.append(("GPU memory", _device_memory(memory.device_memory)))
     if usage.unmodeled:
-        lines.append(("excluded", _unmodeled(usage.unmodeled)))
+        lines.append(("excluded", unmodeled_text(usage.unmodeled)))
     tensors = [
         f"{units.shorten(tensor.name)} {size_text(tensor.bytes)}"
         for tensor in usage.peak_tensors[:_MOST_TENSORS]
@@ -142,7 +142,8 @@ def peak_size(usage: Usage) -> str:
     return f"{'at least ' if usage.unmodeled else ''}{units.size(usage.peak_bytes)}"
 
 
-def _unmodeled(names: tuple[str, ...]) -> str:
+def unmodeled_text(names: tuple[str, ...]) -> str:
+    """Returns the ops whose internal memory is not part of the peak."""
     listed_names = [name.removeprefix("aten.") for name in names[:_MOST_TENSORS]]
     if len(names) > _MOST_TENSORS:
         listed_names.append(f"{len(names) - _MOST_TENSORS:,} more")
