@@ -19,6 +19,7 @@ from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError, TargetError
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.latency import energy, estimate, from_columns, roofline_kernels, throughput, throughput_of
+from sizeup.latency.prediction import latencies_of
 from sizeup.latency.roofline import fastest_rate
 from sizeup.render.console.report import render
 from sizeup.targets import target
@@ -207,6 +208,59 @@ def test_a_data_sheet_with_the_slowdown_of_such_units() -> None:
     seconds, bounds = result.by_op()
     assert seconds.tolist() == pytest.approx([conv, 0, add])
     assert bounds == ("compute", None, "traffic")
+
+
+def with_slowdown(folder: Path, monkeypatch: pytest.MonkeyPatch, compute: float) -> None:
+    """A slowdown of arithmetic alone, as measured on processors whose weights stay in the caches."""
+    folder = folder.parent / "slowdown"
+    folder.mkdir()
+    text = TARGETS.replace("compute = 3.0\ntraffic = 2.0", f"compute = {compute}\ntraffic = 0.0")
+    (folder / "slate.toml").write_text(text, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+
+
+# 1 MMAC/s and 1 MB/s by the data sheet: traffic takes longer than arithmetic in both kernels.
+LEAST = 1e-6 * (CONV_BYTES + ADD_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("compute", "seconds", "low", "high", "reason"),
+    [
+        (6, 6e-6 * MACS, 3e-6 * MACS, 12e-6 * MACS, ""),
+        (3, 3e-6 * MACS, LEAST, 6e-6 * MACS, ""),
+        (2, LEAST, LEAST, 4e-6 * MACS, "with the slowdown alone it is 2.05 ms, less than the data sheet"),
+        (1, LEAST, None, None, "the upper end of its interval, 2.05 ms, is less than the data sheet of"),
+    ],
+)
+def test_a_slowdown_gives_no_latency_below_the_data_sheet(
+    described: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compute: float,
+    seconds: float,
+    low: float | None,
+    high: float | None,
+    reason: str,
+) -> None:
+    with_slowdown(described, monkeypatch, compute)
+    result = estimate(count(chain()), target("slate/plain"))
+    assert result.seconds == pytest.approx(seconds)
+    assert result.seconds == pytest.approx(result.kernels.seconds.sum())
+    assert (result.low, result.high) == pytest.approx((low, high))
+    assert result.is_lower_bound == (low is None)
+    text = " ".join(result.notes)
+    assert reason in text
+    assert ("than the data sheet of slate/plain allows" in text) == bool(reason)
+
+
+def test_networks_beyond_a_slowdown_leave_others_in_the_same_call_unchanged(
+    described: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_slowdown(described, monkeypatch, 2)
+    work = from_columns(["conv"] * 3, 3, [0, 1, 2], macs=[1e6] * 3, weights=[1e5, 3e6, 5e6])
+    result = latencies_of(work, target("slate/plain"), None)
+    assert result.seconds.tolist() == pytest.approx([2, 3, 5])
+    assert result.low.tolist() == pytest.approx([1, 3, math.nan], nan_ok=True)
+    assert result.high.tolist() == pytest.approx([4, 4, math.nan], nan_ok=True)
 
 
 @pytest.mark.usefixtures("described")

@@ -295,12 +295,16 @@ class _Estimator:
         if np.isnan(sheet.low[0]):
             self.notes.append(f"lower bound: {self._lower_bound_reason(sheet)}")
         elif sheet.slowdown is not None:
+            if sheet.seconds[0] > sheet.slowed[0]:
+                self.notes.append(provenance.slowdown_below_data_sheet(float(sheet.slowed[0]), self.target))
             origin += f", {provenance.of_slowdown(sheet.slowdown)}"
         return self._estimate("roofline", sheet, 0.0, sheet.kernels, origin)
 
     def _lower_bound_reason(self, sheet: RooflinePrediction) -> str:
-        if sheet.slowdown is not None:
+        if sheet.slowdown is not None and np.isnan(sheet.slowed[0]):
             return "the slowdown does not apply if a rate is unknown"
+        if sheet.slowdown is not None:
+            return provenance.slowdown_impossible(float(sheet.slowed_high[0]), self.target)
         if self.basis == "roofline" and current_catalog().calibration(self.target) is not None:
             return provenance.without_calibration(self.target)
         return "the slowdown against the data sheet was not measured"

@@ -90,8 +90,10 @@ def is_covered(work: Work, calibration: TargetCalibration) -> Flags:
 class RooflinePrediction:
     """Latencies by a data sheet and the measured slowdown of units alike.
 
-    If the slowdown or a rate is unknown, the interval is nan and the latency a lower bound. `rates` are those
-    of the data sheet with the slowdown applied, None without one.
+    If the slowdown or a rate is unknown, the interval is nan and the latency a lower bound. So it is if the
+    data sheet does not allow even the upper end of the interval: the slowdown does not apply. `rates` are
+    those of the data sheet with the slowdown applied, None without one; `slowed` are the seconds at these
+    rates, `slowed_low` and `slowed_high` their interval, also if the data sheet does not allow them.
     """
 
     kernels: Kernels
@@ -101,6 +103,14 @@ class RooflinePrediction:
     low: Floats
     high: Floats
     notes: tuple[str, ...]
+    slowed: Floats
+    slowed_low: Floats
+    slowed_high: Floats
+
+    @property
+    def is_slowed(self) -> Flags:
+        """Whether the slowdown alone determines latency and interval, within what the data sheet allows."""
+        return np.asarray((self.seconds == self.slowed) & (self.low == self.slowed_low), np.bool_)
 
 
 def predict_roofline(work: Work, target: Target) -> RooflinePrediction:
@@ -110,16 +120,24 @@ def predict_roofline(work: Work, target: Target) -> RooflinePrediction:
     slowdown = current_catalog().slowdown(target)
     unknown = np.full(work.networks, np.nan)
     rates = None if slowdown is None else slowed_rates(slowdown, target, work.names)
+    least = work.totals(bound.seconds)
     if slowdown is None or rates is None or not is_complete.any():
-        least = work.totals(bound.seconds)
-        return RooflinePrediction(bound, slowdown, None, least, unknown, unknown, tuple(notes))
+        return RooflinePrediction(
+            bound, slowdown, None, least, unknown, unknown, tuple(notes), unknown, unknown, unknown
+        )
     times = kernels(rates, work)
-    by_kernel = is_complete[work.network]
+    slowed = np.where(is_complete, work.totals(times.seconds), np.nan)
+    slowed_low, slowed_high = slowed * slowdown.low, slowed * slowdown.high
+    is_possible = slowed_high >= least  # false if nan
+    by_kernel = (slowed >= least)[work.network]
     parts = ("compute", "traffic", "launch", "seconds")
     mixed = Kernels(*(np.where(by_kernel, getattr(times, part), getattr(bound, part)) for part in parts))
+    low = np.where(is_possible, np.maximum(slowed_low, least), np.nan)
+    high = np.where(is_possible, slowed_high, np.nan)
     seconds = work.totals(mixed.seconds)
-    low, high = (np.where(is_complete, seconds * side, np.nan) for side in (slowdown.low, slowdown.high))
-    return RooflinePrediction(mixed, slowdown, rates, seconds, low, high, tuple(notes))
+    return RooflinePrediction(
+        mixed, slowdown, rates, seconds, low, high, tuple(notes), slowed, slowed_low, slowed_high
+    )
 
 
 def slowed_rates(slowdown: Slowdown, target: Target, names: Iterable[str]) -> Rates | None:

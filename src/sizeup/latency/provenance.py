@@ -75,5 +75,29 @@ def shorter_than_data_sheet(seconds: float, target: Target) -> str:
     """That a calibration is not used because the data sheet does not allow its latency."""
     return (
         f"not calibrated for this network: {units.duration(seconds)} is less than the data sheet of"
-        f" {target.name} allows"
+        f" {target.name} allows{_with_launches(target)}"
     )
+
+
+def slowdown_below_data_sheet(slowed: float, target: Target) -> str:
+    """That the latency is that of the data sheet, because it does not allow that with the slowdown."""
+    return (
+        f"with the slowdown alone it is {units.duration(slowed)}, less than the data sheet of {target.name}"
+        f" allows{_with_launches(target)}"
+    )
+
+
+def slowdown_impossible(slowed_high: float, target: Target) -> str:
+    """That the slowdown is not used because the data sheet does not allow its interval."""
+    return (
+        f"the slowdown does not apply: the upper end of its interval, {units.duration(slowed_high)}, is less"
+        f" than the data sheet of {target.name} allows{_with_launches(target)}"
+    )
+
+
+def _with_launches(target: Target) -> str:
+    """The part of the bound by the data sheet that is no number of the data sheet."""
+    overhead = target.overhead_seconds
+    if not overhead:
+        return ""
+    return f" with the launch overhead of {target.runtime.name}, {units.duration(overhead)} per kernel"
