@@ -327,6 +327,60 @@ def test_a_fit_to_busy_devices_does_not_speak_for_networks_that_wait_for_launche
     assert estimate(cost, target("slate/started"), basis="calibrated").seconds < 3e-6
 
 
+def with_fit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run: float, launch: float, typical: float
+) -> None:
+    """The calibration of slate/plain with this overhead, from networks that took `typical` seconds."""
+    fits = FIT.replace("run = 1e-3", f"run = {run}").replace("unseen = 1.0", f"typical = {typical}")
+    fits = fits.replace("launch = 1e-5", f"launch = {launch}").replace("launch = 3e-5", f"launch = {launch}")
+    folder = folder.parent / "fit"
+    folder.mkdir()
+    (folder / "slate.toml").write_text(TARGETS + fits, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("run", "launch", "typical", "basis"),
+    [
+        (2e-3, 0, 0, "calibrated"),  # of 4.2 ms
+        (3e-3, 0, 0, "roofline"),  # of 5.2 ms
+        (3e-3, 1e-5, 0, "calibrated"),  # fitted to networks that are short enough to have launches
+        (3e-3, 0, 0.01, "calibrated"),  # or that took 10 ms
+    ],
+)
+def test_overhead_of_long_batches_is_not_that_of_a_single_image(
+    described: Path, monkeypatch: pytest.MonkeyPatch, run: float, launch: float, typical: float, basis: str
+) -> None:
+    """Arithmetic and traffic take 2.2 ms."""
+    with_fit(described, monkeypatch, run, launch, typical)
+    cost, plain = count(chain()), target("slate/plain")
+    result = estimate(cost, plain)
+    assert result.basis == basis
+    note = "not calibrated for this network: 3 ms of 5.2 ms would be an overhead per inference"
+    assert any(note in text for text in result.notes) == (basis == "roofline")
+    at_once = latencies_of(result.work, plain, None)
+    assert at_once.is_calibrated.tolist() == [basis == "calibrated"]
+    assert at_once.seconds.tolist() == pytest.approx([result.seconds])
+    explicit = estimate(cost, plain, basis="calibrated")
+    assert explicit.seconds == pytest.approx(2e-6 * MACS + 1e-7 * ADD_BYTES + run + 2 * launch)
+
+
+@pytest.mark.parametrize(
+    ("name", "basis", "notes"),
+    [
+        ("rtx-3090/torch-eager", "roofline", "4.93 ms of 4.93 ms would be an overhead per inference"),
+        ("galaxy-s24/ort-qnn", "calibrated", ""),  # measured at batch 1
+    ],
+)
+def test_three_kernels_do_not_take_the_overhead_of_a_thousand_images(
+    name: str, basis: str, notes: str
+) -> None:
+    result = sizeup.estimate(chain(), name, precision="fp16")
+    assert result.basis == basis
+    assert result.seconds < 1e-3
+    assert notes in " ".join(result.notes)
+
+
 @pytest.mark.parametrize(
     ("run", "launch", "typical", "has_upper_end"),
     [(0, 0, 0.1, False), (1e-9, 0, 0.1, True), (0, 1e-9, 0.1, True), (0, 0, 0.01, True), (0, 0, 0, True)],
@@ -340,12 +394,7 @@ def test_a_short_network_has_no_upper_end_if_no_overhead_was_found(
     has_upper_end: bool,
 ) -> None:
     """2.2 ms, of networks that took `typical` seconds."""
-    fits = FIT.replace("run = 1e-3", f"run = {run}").replace("unseen = 1.0", f"typical = {typical}")
-    fits = fits.replace("launch = 1e-5", f"launch = {launch}").replace("launch = 3e-5", f"launch = {launch}")
-    folder = described.parent / "short"
-    folder.mkdir()
-    (folder / "slate.toml").write_text(TARGETS + fits, "utf-8")
-    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+    with_fit(described, monkeypatch, run, launch, typical)
     result = estimate(count(chain()), target("slate/plain"), basis="calibrated")
     assert result.seconds == pytest.approx(2e-6 * MACS + 1e-7 * ADD_BYTES)
     assert result.low is not None

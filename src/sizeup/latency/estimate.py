@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +20,7 @@ from sizeup.latency.cycles import (
 )
 from sizeup.latency.execution import Execution
 from sizeup.latency.execution import execution_of as kernels_of
+from sizeup.latency.gaps import gaps, is_counted
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.model import Kernels, rates_from
 from sizeup.latency.pipelined import PipelinedThroughput, pipelined_throughput
@@ -37,7 +36,7 @@ from sizeup.latency.prediction import (
 )
 from sizeup.latency.roofline import BOUNDS, Bound, dtype_of
 from sizeup.latency.standing import standing_of
-from sizeup.latency.work import Flags, Floats, Work
+from sizeup.latency.work import Floats, Work
 from sizeup.targets import Standing, Target, TargetCalibration, current_catalog
 
 BASES: tuple[Basis, ...] = ("calibrated", "instructions", "vela", "roofline", "coefficients")
@@ -177,7 +176,7 @@ class _Estimator:
         self.work = self.executed.work
         check_types(target, precision)
         self.is_complete = not cost.reasons
-        self.notes += _gaps(cost)
+        self.notes += gaps(cost)
 
     def by(self, basis: Basis | None) -> Estimate:
         self.basis = basis
@@ -199,9 +198,10 @@ class _Estimator:
                 unknown = np.full(1, np.nan)  # its interval would be as impossible
                 without = replace(fitted, low=unknown, high=unknown)
                 return self._calibrated(without) if basis == "calibrated" else self._least(least)
-            if basis == "calibrated" or not fitted.is_impossible[0]:
+            if basis == "calibrated" or fitted.is_applicable[0]:
                 return self._calibrated(fitted)
-            self.notes.append(provenance.shorter_than_data_sheet(seconds, self.target))
+            overhead = fitted.overhead_seconds if fitted.is_mostly_run[0] else None
+            self.notes.append(provenance.not_calibrated(seconds, overhead, self.target))
         elif basis == "calibrated":
             raise not_calibrated_error(self.target, calibration)
         elif calibration is not None:
@@ -340,24 +340,9 @@ class _Estimator:
         )
 
 
-def _is_counted(cost: Cost) -> Flags:
-    """Whether each op has a cost; false for those without a cost rule, whose traffic alone is known."""
-    return np.asarray(cost.known | (cost.macs > 0) | (cost.elementwise > 0), np.bool_)
-
-
-def _gaps(cost: Cost) -> Iterator[str]:
-    """Yields what makes a latency incomplete: ops without a cost, then ops of which a part is counted."""
-    is_counted = _is_counted(cost)
-    uncounted = sum(not is_counted[op] for op in cost.reasons)
-    if uncounted:
-        yield f"incomplete: the time of {units.plural(uncounted, 'unknown operator')} is missing"
-    partly = Counter((cost.graph.ops[op].kind, text) for op, text in cost.reasons.items() if is_counted[op])
-    yield from (f"incomplete: {count:,} x {op_kind}: {reason}" for (op_kind, reason), count in partly.items())
-
-
 def _with_a_latency(estimate: Estimate, cost: Cost) -> Estimate:
     """The estimate; raises NoLatency if no op with a known cost takes time."""
-    if estimate.by_op()[0][_is_counted(cost)].any():
+    if estimate.by_op()[0][is_counted(cost)].any():
         return estimate
     location = "" if estimate.target is None else f" on {estimate.target.name}"
     reasons = list(dict.fromkeys(cost.reasons.values()))[:_MOST_REASONS]

@@ -20,6 +20,7 @@ Basis = Literal["calibrated", "instructions", "vela", "roofline", "coefficients"
 _TRACE = 0.01  # share of MACs allowed in dtypes that the calibration does not cover
 _ROUNDING = 0.05  # of data sheets, and boost clocks
 _SHORT = 0.1  # of the calibrated networks' latency: below it, most of the time may be overhead
+_NO_LAUNCH = 1e-9  # seconds: no kernel starts faster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +35,13 @@ class CalibratedPrediction:
     high: Floats
     unseen_share: Floats  # of the time, in kernels that the calibration does not cover
     is_impossible: Flags  # faster than the data sheet allows, so the calibration does not apply
+    is_mostly_run: Flags  # mostly overhead of much longer networks, so the calibration does not apply
     lacks_overhead: Flags  # too short for a calibration without any overhead: `high` is nan
+
+    @property
+    def is_applicable(self) -> Flags:
+        """Whether the calibration applies to each network."""
+        return ~(self.is_impossible | self.is_mostly_run)
 
 
 def check_own_estimate(target: Target, basis: Basis | None = None) -> None:
@@ -61,9 +68,19 @@ def predict_calibrated(work: Work, target: Target, calibration: TargetCalibratio
     is_short = has_system & (total < _SHORT * interval.typical)
     lacks_overhead = is_short & (work.totals(times.launch) + rates.run == 0)
     high = np.where(lacks_overhead, np.nan, high)
+    is_mostly_run = (2 * rates.run > total) & _is_without_launches(rates, interval)
     return CalibratedPrediction(
-        calibration, times, rates.run, total, low, high, share, is_impossible, lacks_overhead
+        calibration, times, rates.run, total, low, high, share, is_impossible, is_mostly_run, lacks_overhead
     )
+
+
+def _is_without_launches(rates: Rates, interval: PredictionInterval) -> bool:
+    """Whether the calibrated networks were so long that launches of kernels did not show in their time.
+
+    The overhead per inference is then an offset of long networks, not what a short one takes.
+    """
+    launches = [rate.launch for rate in (rates.pooled, *rates.classes.values())]
+    return not interval.typical and max(launches) < _NO_LAUNCH
 
 
 def _least_seconds(work: Work, target: Target) -> Floats:
@@ -189,7 +206,7 @@ def latencies_of(work: Work, target: Target, basis: Basis | None, is_complete: b
         fitted = predict_calibrated(work, target, calibration)
         columns[:] = fitted.seconds, fitted.low, fitted.high
         if basis != "calibrated":
-            is_calibrated &= ~fitted.is_impossible
+            is_calibrated &= fitted.is_applicable
     rest = np.flatnonzero(~is_calibrated)
     if len(rest):
         sheet = predict_roofline(work if len(rest) == work.networks else work.select(rest), target)

@@ -71,12 +71,19 @@ def shorter_than_instructions(seconds: float, least: LeastInstructions) -> str:
     )
 
 
-def shorter_than_data_sheet(seconds: float, target: Target) -> str:
-    """That a calibration is not used because the data sheet does not allow its latency."""
-    return (
-        f"not calibrated for this network: {units.duration(seconds)} is less than the data sheet of"
-        f" {target.name} allows{_with_launches(target)}"
+def not_calibrated(seconds: float, overhead_seconds: float | None, target: Target) -> str:
+    """That a calibration is not used because the data sheet does not allow its latency.
+
+    Or, with `overhead_seconds`, because most of the time would be its overhead per inference.
+    """
+    reason = (
+        f"{units.duration(seconds)} is less than the data sheet of {target.name} allows"
+        + _with_launches(target)
+        if overhead_seconds is None
+        else f"{units.duration(overhead_seconds)} of {units.duration(seconds)} would be an overhead per"
+        " inference that was fitted to much longer networks"
     )
+    return f"not calibrated for this network: {reason}"
 
 
 def slowdown_below_data_sheet(slowed: float, target: Target) -> str:
