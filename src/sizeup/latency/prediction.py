@@ -20,6 +20,9 @@ Basis = Literal["calibrated", "instructions", "vela", "roofline", "coefficients"
 _TRACE = 0.01  # share of MACs allowed in dtypes that the calibration does not cover
 _ROUNDING = 0.05  # of data sheets, and boost clocks
 _SHORT = 0.1  # of the calibrated networks' latency: below it, most of the time may be overhead
+_SHORT_SECONDS = 1e-4  # if the calibrated networks' latency is not known
+_NO_OVERHEAD = 0.01  # share of the time
+_LEAST_OVERHEAD = 5e-6  # seconds in which an operating system starts an inference at best
 _NO_LAUNCH = 1e-9  # seconds: no kernel starts faster
 
 
@@ -65,8 +68,9 @@ def predict_calibrated(work: Work, target: Target, calibration: TargetCalibratio
     low, high = interval.bounds(total, share)
     is_impossible = total < _least_seconds(work, target) * (1 - _ROUNDING)
     has_system = target.device.device_class != "microcontroller"  # which starts threads and kernels
-    is_short = has_system & (total < _SHORT * interval.typical)
-    lacks_overhead = is_short & (work.totals(times.launch) + rates.run == 0)
+    is_short = has_system & (total < max(_SHORT * interval.typical, _SHORT_SECONDS))
+    overhead = work.totals(times.launch) + rates.run
+    lacks_overhead = is_short & (overhead < np.maximum(_NO_OVERHEAD * total, _LEAST_OVERHEAD))
     high = np.where(lacks_overhead, np.nan, high)
     is_mostly_run = (2 * rates.run > total) & _is_without_launches(rates, interval)
     return CalibratedPrediction(

@@ -7,7 +7,7 @@ from sizeup.latency.cycles import InstructionsPrediction, LeastInstructions
 from sizeup.targets import Slowdown, Target, TargetCalibration
 
 WITHOUT_OVERHEAD = (
-    "no upper end: the network is much shorter than the calibrated ones, in which no overhead was found"
+    "no upper end: the calibration has almost no overhead, which takes most of the time of so short a network"
 )
 """That a calibration has rates only, so that short networks take longer."""
 
