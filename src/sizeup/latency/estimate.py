@@ -20,7 +20,7 @@ from sizeup.latency.cycles import (
 )
 from sizeup.latency.execution import Execution
 from sizeup.latency.execution import execution_of as kernels_of
-from sizeup.latency.gaps import gaps, is_counted
+from sizeup.latency.gaps import dependent_steps, gaps, is_counted, steps_gap
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.model import Kernels, rates_from
 from sizeup.latency.pipelined import PipelinedThroughput, pipelined_throughput
@@ -175,8 +175,11 @@ class _Estimator:
         self.executed = executed or kernels_of(cost, precision, target.runtime.fusions or ())
         self.work = self.executed.work
         check_types(target, precision)
-        self.is_complete = not cost.reasons
+        recurrent = dependent_steps(cost.graph, target)
+        self.is_complete = not cost.reasons and not recurrent
         self.notes += gaps(cost)
+        if recurrent:
+            self.notes.append(steps_gap(recurrent, target))
 
     def by(self, basis: Basis | None) -> Estimate:
         self.basis = basis
