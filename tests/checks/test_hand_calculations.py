@@ -133,6 +133,21 @@ def test_a_latency_in_external_ram_is_a_lower_bound(low: float | None, least: fl
     assert (amount.least, amount.most) == (least, None)
 
 
+@pytest.mark.parametrize(("is_external", "most", "fits"), [(False, 3.0, True), (True, None, None)])
+def test_an_energy_in_external_ram_is_a_lower_bound(
+    is_external: bool, most: float | None, fits: bool | None
+) -> None:
+    subject = Subject(_needs(three_convolutions()), targets.target("rpi5/litert"))
+    fit = subject.memory_fit
+    assert fit is not None
+    memory_fit = replace(fit, ram=replace(fit.ram, is_external=is_external))
+    energy = EnergyEstimate(2.0, 1.0, 3.0, "typical power", False, "a test")
+    vars(subject).update(energy=energy, memory_fit=memory_fit)
+    amount = MEASURES["energy"].compute(subject)
+    assert (amount.least, amount.most) == (1.0, most)
+    assert evaluate_limits(subject, LimitSpec({"energy": 4.0}))[-1].fits is fits
+
+
 def test_a_latency_names_the_operators_that_take_longest() -> None:
     subject = Subject(_needs(three_convolutions()), targets.target("rpi5/litert"))
     limit = evaluate_limits(subject, LimitSpec({"latency": 1.0}))[-1]
