@@ -34,7 +34,7 @@ from sizeup.latency.prediction import (
     predict_calibrated,
     predict_roofline,
 )
-from sizeup.latency.roofline import BOUNDS, Bound, dtype_of
+from sizeup.latency.roofline import BOUNDS, Bound
 from sizeup.latency.standing import standing_of
 from sizeup.latency.work import Floats, Work
 from sizeup.targets import Standing, Target, TargetCalibration, current_catalog
@@ -278,17 +278,8 @@ class _Estimator:
             fitted.overhead_seconds,
             fitted.kernels,
             provenance.of_calibration(fitted.calibration, self.target)
-            + self._equal_precisions(fitted.calibration),
+            + provenance.equal_precisions(fitted.calibration, self.target, self.work.names),
             fitted.calibration,
-        )
-
-    def _equal_precisions(self, calibration: TargetCalibration) -> str:
-        """That rates and interval of a dtype are those of another one with the same peak."""
-        used = {dtype_of(name) for name in self.work.names}.intersection(calibration.equal_precisions)
-        measured = ", ".join(calibration.precisions)
-        return "".join(
-            f"; rates and interval for {dtype} are those measured at {measured}, which has the same peak"
-            for dtype in sorted(used)
         )
 
     def _roofline(self) -> Estimate:

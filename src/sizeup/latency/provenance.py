@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sizeup import units
 from sizeup.latency.cycles import InstructionsPrediction, LeastInstructions
+from sizeup.latency.roofline import dtype_of
 from sizeup.targets import Slowdown, Target, TargetCalibration
 
 WITHOUT_OVERHEAD = (
@@ -20,6 +23,22 @@ def of_calibration(calibration: TargetCalibration, target: Target) -> str:
         f"{units.plural(calibration.measurements, 'measurement')}{version}{threads};"
         f" MAPE {100 * calibration.mape:.1f} %, {calibration.held_out} held out"
     )
+
+
+def equal_precisions(calibration: TargetCalibration, target: Target, names: Iterable[str]) -> str:
+    """That the rates of some of these classes of kernels are those of another dtype, and why."""
+    used = {dtype_of(name) for name in names}.intersection(calibration.equal_precisions)
+    return "".join(f"; {_equal_precision(dtype, target, calibration)}" for dtype in sorted(used))
+
+
+def _equal_precision(dtype: str, target: Target, calibration: TargetCalibration) -> str:
+    if dtype == "fp16":
+        return (
+            f"the latency at fp16 is that measured at fp32: {target.runtime.name} computes both in fp16 if"
+            " the device supports it"
+        )
+    measured = ", ".join(calibration.precisions)
+    return f"rates and interval for {dtype} are those measured at {measured}, which has the same peak"
 
 
 def of_slowdown(slowdown: Slowdown) -> str:
