@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,3 +79,43 @@ def test_symbolic_steps_leave_all_points_without_an_upper_end() -> None:
     times = estimates.at(steps=np.array([2, 10_000]))
     assert (times.low > 0).all()
     assert np.isnan(times.high).all()
+
+
+def product_and_sigmoid(results: int) -> Graph:
+    """A product of 163,840 MACs with 10 results, and a sigmoid of another input."""
+    builder, kind = GraphBuilder("sigmoid", "onnx"), dtype("int8")
+    x, z = builder.input("x", (1, 16_384), kind), builder.input("z", (1, results), kind)
+    w = builder.tensor("w", (10, 16_384), kind, Constant("parameter"))
+    y, s = builder.tensor("y", (1, 10), kind), builder.tensor("s", (1, results), kind)
+    builder.op("matmul", [x, w], [y], {"contracted": (1,)}, source="MatMul")
+    builder.op("sigmoid", [z], [s], source="Sigmoid")
+    builder.outputs += [y, s]
+    return builder.freeze()
+
+
+# Seconds of the product: 1.425 ms and 64.03 ms. A result takes at least 1.47 cycles, or 4.34 with the
+# reference kernels; one activation of each result of the product may be fused.
+@pytest.mark.parametrize(
+    ("name", "results"),
+    [
+        ("stm32f746/tflm-cmsis-nn", 0.02 * 1.425e-3 * 216e6 / 1.474 + 10),
+        ("stm32f746/stedgeai", None),
+        ("esp32-s3/tflm", 0.02 * 64.03e-3 * 240e6 / 4.335 + 10),
+    ],
+)
+def test_operators_that_count_as_nothing_leave_no_upper_end(name: str, results: float | None) -> None:
+    if results is None:  # the same, at the rate of this runtime
+        seconds = sizeup.estimate(product_and_sigmoid(10), name).seconds
+        results = 0.02 * seconds * 216e6 / 1.474 + 10
+    few, many = (sizeup.estimate(product_and_sigmoid(round(each * results)), name) for each in (0.98, 1.02))
+    assert few.basis == many.basis == "calibrated"
+    assert few.seconds == many.seconds
+    assert (few.low, few.high is None, many.high is None) == (many.low, False, True)
+    note = "no upper end: operators that the calibration counts as 0 s take a noticeable time"
+    assert (note in few.notes, note in many.notes) == (False, True)
+
+
+@pytest.mark.parametrize("model", ["mlperf_resnet8_int8", "te_vww", "te_persondet", "te_mcunetv2_large"])
+@pytest.mark.parametrize("runtime", ["tflm", "tflm-cmsis-nn", "tinyengine", "stedgeai"])
+def test_networks_like_the_measured_ones_keep_their_upper_end(shared: Path, model: str, runtime: str) -> None:
+    assert sizeup.estimate(shared / "models" / f"{model}.tflite", f"stm32f746/{runtime}").high is not None

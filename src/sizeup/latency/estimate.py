@@ -270,6 +270,8 @@ class _Estimator:
             )
         if fitted.lacks_overhead[0]:
             self.notes.append(provenance.WITHOUT_OVERHEAD)
+        if fitted.lacks_kernels[0]:
+            self.notes.append(provenance.WITHOUT_KERNELS)
         if fitted.calibration.note:
             self.notes.append(f"calibration: {fitted.calibration.note}")
         return self._estimate(

@@ -1,4 +1,4 @@
-"""What a latency leaves out: operators without a cost, and the steps of recurrent operators."""
+"""What a latency leaves out: operators without a cost or a rate, and the steps of recurrent operators."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ import numpy as np
 
 from sizeup import units
 from sizeup.cost import Cost
+from sizeup.dtypes import DTYPES
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.latency.work import Flags
+from sizeup.latency.model import Kernels
+from sizeup.latency.roofline import dtype_of
+from sizeup.latency.work import Flags, Floats, Work
 from sizeup.targets import Target
+
+NOTICEABLE = 0.02
+"""Twice the largest `uncounted_seconds` of a measured network, as a share of its latency."""
+
+# Classes of kernels that compute each result; copies are left out, and batch norms, which converters fold.
+_COMPUTED = ("elementwise", "scaling", "softmax", "reduce", "pool", "layer_norm", "group_norm", "quantize")
+_PRODUCTS = ("conv", "depthwise", "linear", "matmul")
+# The fewest instructions per result in instructions.toml, and the fewest cycles of each: MAXIMUM of int8 with
+# Helium at 0.431 cycles; of the reference kernels, ELU of int8 at half a cycle.
+_CYCLES_PER_RESULT = 3.42 * 0.431
+_REFERENCE_CYCLES = 8.67 * 0.5
 
 _RECURRENT = ("lstm", "gru", "rnn")
 _STATE = {"torch": 1, "onnx": 5}  # the input with the state, of shape (directions, batch, units)
@@ -30,6 +44,34 @@ def gaps(cost: Cost) -> Iterator[str]:
         yield f"incomplete: the time of {units.plural(uncounted, 'unknown operator')} is missing"
     partly = Counter((cost.graph.ops[op].kind, text) for op, text in cost.reasons.items() if counted[op])
     yield from (f"incomplete: {count:,} x {op_kind}: {reason}" for (op_kind, reason), count in partly.items())
+
+
+def uncounted_seconds(kernels: Kernels, work: Work, target: Target) -> Floats:
+    """The least seconds of kernels that a calibration of a microcontroller counts as 0 s.
+
+    Activations are left out as far as products of matrices may have them fused.
+    """
+    clock = target.units[0].clock_hz
+    if target.device.device_class != "microcontroller" or not clock:
+        return np.zeros(work.networks)
+    results = work.written / np.array([_bytes_of(name) for name in work.names])[work.class_index]
+    free = np.where(kernels.seconds == 0, results, 0.0)
+    computed, activations = (
+        work.totals(free * _is_in(work, names)) for names in (_COMPUTED, ("activation",))
+    )
+    fused = work.totals(results * _is_in(work, _PRODUCTS))
+    cycles = _REFERENCE_CYCLES if target.runtime.micro == "reference" else _CYCLES_PER_RESULT
+    return np.asarray((computed + np.maximum(0.0, activations - fused)) * (cycles / clock))
+
+
+def _bytes_of(name: str) -> float:
+    known = DTYPES.get(dtype_of(name))
+    return 4.0 if known is None else known.bits / 8
+
+
+def _is_in(work: Work, classes: tuple[str, ...]) -> Flags:
+    is_in = [name.startswith(classes) for name in work.names]
+    return np.array(is_in, np.bool_)[work.class_index]
 
 
 def dependent_steps(graph: Graph, target: Target) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from sizeup.errors import NoLatency, TargetError
+from sizeup.latency.gaps import NOTICEABLE, uncounted_seconds
 from sizeup.latency.interval import PredictionInterval, unseen_share
 from sizeup.latency.model import Kernels, Rate, Rates, dtype_wildcard, kernels, rates_from
 from sizeup.latency.roofline import dtype_of, least_kernels, nearest_peak
@@ -40,6 +41,7 @@ class CalibratedPrediction:
     is_impossible: Flags  # faster than the data sheet allows, so the calibration does not apply
     is_mostly_run: Flags  # mostly overhead of much longer networks, so the calibration does not apply
     lacks_overhead: Flags  # too short for a calibration without any overhead: `high` is nan
+    lacks_kernels: Flags  # kernels that count as 0 s take a noticeable time: `high` is nan
 
     @property
     def is_applicable(self) -> Flags:
@@ -71,10 +73,21 @@ def predict_calibrated(work: Work, target: Target, calibration: TargetCalibratio
     is_short = has_system & (total < max(_SHORT * interval.typical, _SHORT_SECONDS))
     overhead = work.totals(times.launch) + rates.run
     lacks_overhead = is_short & (overhead < np.maximum(_NO_OVERHEAD * total, _LEAST_OVERHEAD))
-    high = np.where(lacks_overhead, np.nan, high)
+    lacks_kernels = uncounted_seconds(times, work, target) > NOTICEABLE * total
+    high = np.where(lacks_overhead | lacks_kernels, np.nan, high)
     is_mostly_run = (2 * rates.run > total) & _is_without_launches(rates, interval)
     return CalibratedPrediction(
-        calibration, times, rates.run, total, low, high, share, is_impossible, is_mostly_run, lacks_overhead
+        calibration,
+        times,
+        rates.run,
+        total,
+        low,
+        high,
+        share,
+        is_impossible,
+        is_mostly_run,
+        lacks_overhead,
+        lacks_kernels,
     )
 
 

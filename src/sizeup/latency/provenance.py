@@ -14,6 +14,9 @@ WITHOUT_OVERHEAD = (
 )
 """That a calibration has rates only, so that short networks take longer."""
 
+WITHOUT_KERNELS = "no upper end: operators that the calibration counts as 0 s take a noticeable time"
+"""That a calibration has a rate per MAC only, and the network has much else to compute."""
+
 
 def of_calibration(calibration: TargetCalibration, target: Target) -> str:
     """The measurements of a calibration and its error."""
