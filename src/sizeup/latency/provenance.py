@@ -14,6 +14,8 @@ WITHOUT_OVERHEAD = (
 )
 """That a calibration has rates only, so that short networks take longer."""
 
+NOT_CALIBRATED = "not calibrated for this network"
+"""The start of the reason why a calibration is not used for one network, though it covers its dtypes."""
 WITHOUT_KERNELS = "no upper end: operators that the calibration counts as 0 s take a noticeable time"
 """That a calibration has a rate per MAC only, and the network has much else to compute."""
 
@@ -88,8 +90,8 @@ def without_calibration(target: Target) -> str:
 def shorter_than_instructions(seconds: float, least: LeastInstructions) -> str:
     """That a calibration is not used because the instructions of the network take longer."""
     return (
-        f"not calibrated for this network: {units.duration(seconds)} is less than its instructions take, at"
-        f" least {units.duration(least.seconds)}"
+        f"{NOT_CALIBRATED}: {units.duration(seconds)} is less than its instructions take, at least"
+        f" {units.duration(least.seconds)}"
     )
 
 
@@ -105,7 +107,7 @@ def not_calibrated(seconds: float, overhead_seconds: float | None, target: Targe
         else f"{units.duration(overhead_seconds)} of {units.duration(seconds)} would be an overhead per"
         " inference that was fitted to much longer networks"
     )
-    return f"not calibrated for this network: {reason}"
+    return f"{NOT_CALIBRATED}: {reason}"
 
 
 def slowdown_below_data_sheet(slowed: float, target: Target) -> str:
