@@ -342,8 +342,9 @@ def _with_a_latency(estimate: Estimate, cost: Cost) -> Estimate:
         return estimate
     location = "" if estimate.target is None else f" on {estimate.target.name}"
     reasons = list(dict.fromkeys(cost.reasons.values()))[:_MOST_REASONS]
-    if estimate.calibration is not None and estimate.calibration.note:
-        reasons.append(estimate.calibration.note)
+    moves = bool(estimate.work.traffic @ estimate.work.count)
+    if moves and estimate.calibration is not None and estimate.calibration.note:
+        reasons.append(estimate.calibration.note)  # such as why traffic takes 0 s
     reasons += [note.partition(": ")[0] for note in estimate.notes if " is unknown: " in note]
     if not reasons and estimate.basis == "coefficients":
         reasons.append("coefficients count only convolutions and matrix products")
