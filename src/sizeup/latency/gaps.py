@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -98,10 +99,11 @@ def _is_one_step(graph: Graph, op: Op) -> bool:
         return False
     if len(rows) == 1:  # a batch, or sequences of different lengths in PyTorch
         return graph.format == "tflite" or "_cell" in op.source
-    count, position = 1, _STATE.get(graph.format, len(op.inputs))
+    count: Any = 1  # an int or an expression
+    batch: Any = 1
+    position = _STATE.get(graph.format, len(op.inputs))
     for axis in rows:
         count = count * shape[axis]
-    batch = 1
     if position < len(op.inputs) and op.inputs[position] != ABSENT:
         batch = (graph.tensors[op.inputs[position]].shape or (0, 1, 0))[-2]
     return isinstance(count, int) and isinstance(batch, int) and count == batch
