@@ -131,6 +131,49 @@ def test_a_latency_in_external_ram_is_a_lower_bound(low: float | None, least: fl
     vars(subject).update(estimate=estimate, memory_fit=replace(fit, ram=replace(fit.ram, is_external=True)))
     amount = MEASURES["latency"].compute(subject)
     assert (amount.least, amount.most) == (least, None)
+    layers = LimitSpec(layers={"*": {"latency": 9.0}})
+    assert evaluate_limits(subject, layers)[-1].fits is None
+
+
+@pytest.mark.parametrize(("is_external", "most", "fits"), [(False, 3.0, True), (True, None, None)])
+def test_an_energy_in_external_ram_is_a_lower_bound(
+    is_external: bool, most: float | None, fits: bool | None
+) -> None:
+    subject = Subject(_needs(three_convolutions()), targets.target("rpi5/litert"))
+    fit = subject.memory_fit
+    assert fit is not None
+    memory_fit = replace(fit, ram=replace(fit.ram, is_external=is_external))
+    energy = EnergyEstimate(2.0, 1.0, 3.0, "typical power", False, "a test")
+    vars(subject).update(energy=energy, memory_fit=memory_fit)
+    amount = MEASURES["energy"].compute(subject)
+    assert (amount.least, amount.most) == (1.0, most)
+    assert evaluate_limits(subject, LimitSpec({"energy": 4.0}))[-1].fits is fits
+
+
+@pytest.mark.parametrize(
+    ("target", "layers", "fits", "unknown"),
+    [
+        ("rpi5/ncnn", "*", True, ()),
+        ("rpi5/ort", "*", None, ("only a lower bound of the latency is known",)),
+        ("stm32f746/tflm-cmsis-nn", "*", None, ("the time of relu is not known: it counts as 0 s",)),
+        ("stm32f746/tflm-cmsis-nn", "product", True, ()),
+    ],
+)
+def test_the_latency_of_a_layer_is_no_upper_bound_if_time_is_missing(
+    target: str, layers: str, fits: bool | None, unknown: tuple[str, ...]
+) -> None:
+    """A product of 1,024 x 1,024 between two activations, the first of which is not fused."""
+    builder, kind = GraphBuilder("product", "onnx"), dtype("int8")
+    x = builder.input("x", (1, 1024), kind)
+    weights = builder.tensor("w", (1024, 1024), kind, Constant("parameter"))
+    y, z, result = (builder.tensor(name, (1, 1024), kind) for name in ("y", "z", "result"))
+    builder.op("relu", [x], [y], name="before")
+    builder.op("matmul", [y, weights], [z], {"contracted": (1,)}, name="product")
+    builder.op("relu", [z], [result], name="after")
+    builder.outputs.append(result)
+    subject = Subject(_needs(builder.freeze()), targets.target(target))
+    limit = evaluate_limits(subject, LimitSpec(layers={layers: {"latency": 1.0}}))[-1]
+    assert (limit.fits, limit.unknown) == (fits, unknown)
 
 
 def test_a_latency_names_the_operators_that_take_longest() -> None:

@@ -82,3 +82,27 @@ def test_only_measured_precisions_are_listed() -> None:
     assert (calibration.precisions, calibration.covered_precisions) == (("fp16",), ("fp16", "bf16"))
     listed = {each.name: each for each in current_catalog().calibrations()}
     assert listed[target.name].covered_precisions == ("fp16",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rpi5/ncnn", "threadripper-3970x/ncnn", "rtx-3090/ncnn-vulkan"],  # by dtype, and pooled
+)
+def test_ncnn_has_the_same_latency_at_fp32_and_fp16(name: str) -> None:
+    """It computes both in fp16 if the device supports it, and was measured in that way."""
+    graph = network("float32")
+    single, half = (sizeup.estimate(graph, name, precision=precision) for precision in ("fp32", "fp16"))
+    assert single.basis == half.basis == "calibrated"
+    assert (half.low, half.seconds, half.high) == pytest.approx((single.low, single.seconds, single.high))
+    alike = f"; the latency at fp16 is that measured at fp32: {name.partition('/')[2]} computes both in fp16"
+    assert half.provenance.startswith(single.provenance + alike)
+    assert sizeup.estimate(graph, name, precision="fp16", basis="calibrated").seconds == half.seconds
+
+
+def test_other_runtimes_with_fp16_arithmetic_are_not_covered() -> None:
+    target, ncnn = sizeup.target("rpi5/litert"), sizeup.target("rpi5/ncnn")
+    calibration = current_catalog().calibration(ncnn)
+    assert calibration is not None
+    assert calibration.covered_precisions == ("fp32", "int8", "fp16")
+    measured = replace(calibration, equal_precisions=())
+    assert measured.with_equal_precisions(target).covered_precisions == ("fp32", "int8")

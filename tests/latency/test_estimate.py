@@ -19,6 +19,7 @@ from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError, TargetError
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.latency import energy, estimate, from_columns, roofline_kernels, throughput, throughput_of
+from sizeup.latency.prediction import latencies_of
 from sizeup.latency.roofline import fastest_rate
 from sizeup.render.console.report import render
 from sizeup.targets import target
@@ -209,6 +210,59 @@ def test_a_data_sheet_with_the_slowdown_of_such_units() -> None:
     assert bounds == ("compute", None, "traffic")
 
 
+def with_slowdown(folder: Path, monkeypatch: pytest.MonkeyPatch, compute: float) -> None:
+    """A slowdown of arithmetic alone, as measured on processors whose weights stay in the caches."""
+    folder = folder.parent / "slowdown"
+    folder.mkdir()
+    text = TARGETS.replace("compute = 3.0\ntraffic = 2.0", f"compute = {compute}\ntraffic = 0.0")
+    (folder / "slate.toml").write_text(text, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+
+
+# 1 MMAC/s and 1 MB/s by the data sheet: traffic takes longer than arithmetic in both kernels.
+LEAST = 1e-6 * (CONV_BYTES + ADD_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("compute", "seconds", "low", "high", "reason"),
+    [
+        (6, 6e-6 * MACS, 3e-6 * MACS, 12e-6 * MACS, ""),
+        (3, 3e-6 * MACS, LEAST, 6e-6 * MACS, ""),
+        (2, LEAST, LEAST, 4e-6 * MACS, "with the slowdown alone it is 2.05 ms, less than the data sheet"),
+        (1, LEAST, None, None, "the upper end of its interval, 2.05 ms, is less than the data sheet of"),
+    ],
+)
+def test_a_slowdown_gives_no_latency_below_the_data_sheet(
+    described: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compute: float,
+    seconds: float,
+    low: float | None,
+    high: float | None,
+    reason: str,
+) -> None:
+    with_slowdown(described, monkeypatch, compute)
+    result = estimate(count(chain()), target("slate/plain"))
+    assert result.seconds == pytest.approx(seconds)
+    assert result.seconds == pytest.approx(result.kernels.seconds.sum())
+    assert (result.low, result.high) == pytest.approx((low, high))
+    assert result.is_lower_bound == (low is None)
+    text = " ".join(result.notes)
+    assert reason in text
+    assert ("than the data sheet of slate/plain allows" in text) == bool(reason)
+
+
+def test_networks_beyond_a_slowdown_leave_others_in_the_same_call_unchanged(
+    described: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_slowdown(described, monkeypatch, 2)
+    work = from_columns(["conv"] * 3, 3, [0, 1, 2], macs=[1e6] * 3, weights=[1e5, 3e6, 5e6])
+    result = latencies_of(work, target("slate/plain"), None)
+    assert result.seconds.tolist() == pytest.approx([2, 3, 5])
+    assert result.low.tolist() == pytest.approx([1, 3, math.nan], nan_ok=True)
+    assert result.high.tolist() == pytest.approx([4, 4, math.nan], nan_ok=True)
+
+
 @pytest.mark.usefixtures("described")
 def test_a_kernel_starts_before_it_works_and_nothing_is_merged_where_that_is_not_known() -> None:
     result = estimate(count(chain()), target("slate/started"))
@@ -269,13 +323,80 @@ def test_a_fit_to_busy_devices_does_not_speak_for_networks_that_wait_for_launche
     # Three launches of 1 us take longer than the nanoseconds of the calibration.
     result = estimate(cost, target("slate/started"))
     assert result.basis == "roofline"
-    assert any("is less than the data sheet of slate/started allows" in note for note in result.notes)
+    # 1,024 MACs and 3,840 bytes at 1 ps each.
+    reason = (
+        "not calibrated for this network: 4.86 ns is less than the data sheet of slate/started allows with"
+        " the launch overhead of started, 1 µs per kernel"
+    )
+    assert reason in result.notes
     assert estimate(cost, target("slate/started"), basis="calibrated").seconds < 3e-6
+
+
+def with_fit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run: float, launch: float, typical: float
+) -> None:
+    """The calibration of slate/plain with this overhead, from networks that took `typical` seconds."""
+    fits = FIT.replace("run = 1e-3", f"run = {run}").replace("unseen = 1.0", f"typical = {typical}")
+    fits = fits.replace("launch = 1e-5", f"launch = {launch}").replace("launch = 3e-5", f"launch = {launch}")
+    folder = folder.parent / "fit"
+    folder.mkdir()
+    (folder / "slate.toml").write_text(TARGETS + fits, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("run", "launch", "typical", "basis"),
+    [
+        (2e-3, 0, 0, "calibrated"),  # of 4.2 ms
+        (3e-3, 0, 0, "roofline"),  # of 5.2 ms
+        (3e-3, 1e-5, 0, "calibrated"),  # fitted to networks that are short enough to have launches
+        (3e-3, 0, 0.01, "calibrated"),  # or that took 10 ms
+    ],
+)
+def test_overhead_of_long_batches_is_not_that_of_a_single_image(
+    described: Path, monkeypatch: pytest.MonkeyPatch, run: float, launch: float, typical: float, basis: str
+) -> None:
+    """Arithmetic and traffic take 2.2 ms."""
+    with_fit(described, monkeypatch, run, launch, typical)
+    cost, plain = count(chain()), target("slate/plain")
+    result = estimate(cost, plain)
+    assert result.basis == basis
+    note = "not calibrated for this network: 3 ms of 5.2 ms would be an overhead per inference"
+    assert any(note in text for text in result.notes) == (basis == "roofline")
+    at_once = latencies_of(result.work, plain, None)
+    assert at_once.is_calibrated.tolist() == [basis == "calibrated"]
+    assert at_once.seconds.tolist() == pytest.approx([result.seconds])
+    explicit = estimate(cost, plain, basis="calibrated")
+    assert explicit.seconds == pytest.approx(2e-6 * MACS + 1e-7 * ADD_BYTES + run + 2 * launch)
+
+
+@pytest.mark.parametrize(
+    ("name", "basis", "notes"),
+    [
+        ("rtx-3090/torch-eager", "roofline", "4.93 ms of 4.93 ms would be an overhead per inference"),
+        ("galaxy-s24/ort-qnn", "calibrated", ""),  # measured at batch 1
+    ],
+)
+def test_three_kernels_do_not_take_the_overhead_of_a_thousand_images(
+    name: str, basis: str, notes: str
+) -> None:
+    result = sizeup.estimate(chain(), name, precision="fp16")
+    assert result.basis == basis
+    assert result.seconds < 1e-3
+    assert notes in " ".join(result.notes)
 
 
 @pytest.mark.parametrize(
     ("run", "launch", "typical", "has_upper_end"),
-    [(0, 0, 0.1, False), (1e-9, 0, 0.1, True), (0, 1e-9, 0.1, True), (0, 0, 0.01, True), (0, 0, 0, True)],
+    [
+        (0, 0, 0.1, False),
+        (2.1e-5, 0, 0.1, False),  # less than 1 %
+        (2.4e-5, 0, 0.1, True),
+        (0, 1.05e-5, 0.1, False),  # of two kernels
+        (0, 1.2e-5, 0.1, True),
+        (0, 0, 0.01, True),
+        (0, 0, 0, True),
+    ],
 )
 def test_a_short_network_has_no_upper_end_if_no_overhead_was_found(
     described: Path,
@@ -286,23 +407,47 @@ def test_a_short_network_has_no_upper_end_if_no_overhead_was_found(
     has_upper_end: bool,
 ) -> None:
     """2.2 ms, of networks that took `typical` seconds."""
-    fits = FIT.replace("run = 1e-3", f"run = {run}").replace("unseen = 1.0", f"typical = {typical}")
-    fits = fits.replace("launch = 1e-5", f"launch = {launch}").replace("launch = 3e-5", f"launch = {launch}")
-    folder = described.parent / "short"
-    folder.mkdir()
-    (folder / "slate.toml").write_text(TARGETS + fits, "utf-8")
-    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+    with_fit(described, monkeypatch, run, launch, typical)
     result = estimate(count(chain()), target("slate/plain"), basis="calibrated")
-    assert result.seconds == pytest.approx(2e-6 * MACS + 1e-7 * ADD_BYTES)
+    assert result.seconds == pytest.approx(2e-6 * MACS + 1e-7 * ADD_BYTES + run + 2 * launch)
     assert result.low is not None
     assert (result.high is not None) == has_upper_end
-    assert any("no overhead was found" in note for note in result.notes) != has_upper_end
+    assert any("almost no overhead" in note for note in result.notes) != has_upper_end
 
 
-def test_a_tiny_network_on_a_processor_without_overhead_is_undetermined() -> None:
-    check = sizeup.check(chain(), "rpi5/ncnn", latency=1e-6)
-    assert check.fits is None
-    assert check.limits[-1].unknown == ("the interval of the latency has no upper end",)
+def one_op(kind: str, numbers: int) -> Graph:
+    builder = GraphBuilder(kind)
+    x, y = builder.input("x", (1, numbers), FLOAT), builder.tensor("y", (1, numbers), FLOAT)
+    builder.op(kind, [x], [y], {"axes": (1,)} if kind == "softmax" else {})
+    builder.outputs.append(y)
+    return builder.freeze()
+
+
+@pytest.mark.parametrize(
+    ("name", "graph", "precision"),
+    [
+        ("rpi5/ncnn", chain(), None),
+        ("i9-10940x/torch-inductor", one_op("softmax", 1000), None),  # 91.2 ns: 1.14e-11 s per byte
+        ("a40/vllm", one_op("relu", 1000), "fp16"),
+    ],
+)
+def test_a_tiny_network_on_a_device_without_overhead_is_undetermined(
+    name: str, graph: Graph, precision: str | None
+) -> None:
+    check = sizeup.check(graph, name, precision=precision, latency=1e-4)
+    (limit,) = (limit for limit in check.limits if limit.name == "latency")
+    assert limit.fits is None
+    assert limit.unknown == ("the interval of the latency has no upper end",)
+
+
+@pytest.mark.parametrize(("numbers", "has_upper_end"), [(1_000_000, False), (1_200_000, True)])
+def test_a_network_without_overhead_has_an_upper_end_from_100_microseconds(
+    numbers: int, has_upper_end: bool
+) -> None:
+    """1.14e-11 s for each of 8 bytes per number: 91 us and 109 us."""
+    result = sizeup.estimate(one_op("softmax", numbers), "i9-10940x/torch-inductor")
+    assert result.seconds == pytest.approx(8 * 1.14e-11 * numbers)
+    assert (result.high is not None) == has_upper_end
 
 
 @pytest.mark.usefixtures("measured")
@@ -339,6 +484,7 @@ def test_a_runtime_without_such_kernels_is_not_estimated() -> None:
     ("kind", "options", "reason"),
     [
         ("reshape", {"target": "slate"}, "they neither compute nor move data"),
+        ("reshape", {"target": "rpi5/ncnn"}, "they neither compute nor move data"),
         ("relu", {"basis": "coefficients"}, "coefficients count only convolutions and matrix products"),
         ("riddle", {"basis": "coefficients"}, "no cost rule for riddle"),
     ],

@@ -30,10 +30,10 @@ TARGETS = [
 
 
 def large_network() -> Cost:
-    """A convolution that takes much longer than a kernel launch, so that no basis is refused."""
+    """A convolution that takes much longer than launches and other overhead, so that no basis is refused."""
     builder = GraphBuilder("large", "onnx")
-    data = builder.input("x", (1, 256, 256, 256), dtype("float32"))
-    builder.outputs.append(_conv(builder, data, "conv", (256, 256, 3, 3), (1, 256, 256, 256)))
+    data = builder.input("x", (1, 2048, 128, 128), dtype("float32"))
+    builder.outputs.append(_conv(builder, data, "conv", (2048, 2048, 3, 3), (1, 2048, 128, 128)))
     return count(builder.freeze())
 
 

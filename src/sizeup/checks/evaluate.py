@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from sizeup import units
+from sizeup.checks.capacity import EXTERNAL_RAM
 from sizeup.checks.limits import LAYER_MEASURES, Contribution, Growth, Limit
 from sizeup.checks.measures import MEASURES, Amount, Measure, Subject, check_limit, memory_limits
 from sizeup.errors import BudgetError
@@ -109,6 +110,7 @@ def _limit(subject: Subject, pattern: str, ops: list[int], name: str, most: floa
     is_memory_unknown = name == "memory" and bool(subject.usage.unknown_sizes)
     reasons = [subject.cost.reasons[op] for op in unknown[:1]]
     reasons += [subject.usage.unavailable_reason] if is_memory_unknown else []
+    reasons += _open_latency(subject, ops) if name == "latency" else []
     order = np.argsort(-amounts, kind="stable")[:_MOST_NAMED].tolist()
     contributions = [Contribution(_name_or_kind(subject.graph, ops[i]), float(amounts[i])) for i in order]
     upper = None if reasons else largest
@@ -123,6 +125,23 @@ def _limit(subject: Subject, pattern: str, ops: list[int], name: str, most: floa
         tuple(reasons),
         largest=tuple(contributions),
     )
+
+
+def _open_latency(subject: Subject, ops: list[int]) -> list[str]:
+    """Why the latencies of operators are lower bounds; empty if they are estimates."""
+    estimate = subject.estimate
+    if isinstance(estimate, str):
+        return []
+    if estimate.is_lower_bound:
+        return ["only a lower bound of the latency is known"]
+    if subject.is_in_external_ram:
+        return [EXTERNAL_RAM]
+    if estimate.low is not None and estimate.high is None and not subject.cost.reasons:
+        return ["the interval of the latency has no upper end"]
+    work, main_op = estimate.work, estimate.executed.main_op
+    is_free = (estimate.kernels.seconds == 0) & (work.count > 0) & (work.traffic > 0)
+    without = sorted({subject.graph.ops[op].kind for op in set(ops) & set(main_op[is_free].tolist())})
+    return [f"the time of {', '.join(without)} is not known: it counts as 0 s"] if without else []
 
 
 def _column(subject: Subject, name: str) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]] | None, str]:

@@ -168,7 +168,7 @@ def _latency(subject: Subject) -> Amount:
     largest = () if column is None else subject.largest(column)
     if estimate.basis == "vela":
         return Amount(None, None, estimate.seconds, "Vela's estimate has no prediction interval", largest)
-    if subject.memory_fit is not None and subject.memory_fit.ram.is_external:
+    if subject.is_in_external_ram:
         least = estimate.seconds if estimate.low is None else estimate.low
         return Amount(least, None, None, EXTERNAL_RAM, largest)
     if estimate.low is None:
@@ -192,6 +192,8 @@ def _energy(subject: Subject) -> Amount:
     if isinstance(energy, str):
         return Amount(None, None, None, energy)
     least = 0.0 if energy.low is None or energy.is_upper_bound else energy.low
+    if subject.is_in_external_ram:
+        return Amount(least, None, None, EXTERNAL_RAM)
     reason = ""
     if energy.high is None:
         is_known = energy.low is not None
@@ -243,6 +245,11 @@ class Subject:
         if self.target is None:
             return None
         return fit_memory(self.needs, self.target, ram=self.ram_bytes, flash=self.flash_bytes)
+
+    @property
+    def is_in_external_ram(self) -> bool:
+        """Whether activations are in external RAM, whose speed is not measured."""
+        return self.memory_fit is not None and self.memory_fit.ram.is_external
 
     @cached_property
     def estimate(self) -> Estimate | str:

@@ -16,6 +16,7 @@ from sizeup.errors import NoLatency
 from sizeup.graph import Graph, Tensor, without_gc
 from sizeup.latency.estimate import BASES, Estimate, check_types
 from sizeup.latency.execution import Execution, Quantities, execution_of
+from sizeup.latency.gaps import dependent_steps
 from sizeup.latency.prediction import Basis, latencies_of
 from sizeup.latency.work import Codes, Flags, Floats, Work
 from sizeup.symbolic import (
@@ -134,7 +135,8 @@ class SymbolicEstimate:
             rows = np.array([self._at_point(grid.point(index)) for index in range(grid.points)], np.float64)
             yield slice(grid.points), rows[:, :3].T, rows[:, 3]
             return
-        is_complete = not forms.forms.example.reasons
+        recurrent = dependent_steps(forms.forms.graph, self.options.target)
+        is_complete = not forms.forms.example.reasons and not recurrent
         for chunk, work in forms.works(grid):
             times = latencies_of(work, self.options.target, self.options.basis, is_complete)
             bases = np.where(times.is_calibrated, BASES.index("calibrated"), BASES.index("roofline"))

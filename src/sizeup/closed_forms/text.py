@@ -102,9 +102,9 @@ def latency_forms(estimate: SymbolicEstimate) -> LatencyForms | None:
 
 
 def _slowed(single: Estimate, target: Target) -> tuple[Rates, PredictionInterval] | None:
-    """The data sheet's rates with the measured slowdown, and its interval; None for a lower bound."""
+    """The data sheet's rates with the measured slowdown, and its interval; None at the bound of the sheet."""
     sheet = predict_roofline(single.work, target)
-    if single.low is None or sheet.rates is None or sheet.slowdown is None:
+    if sheet.rates is None or sheet.slowdown is None or not sheet.is_slowed[0]:
         return None
     return sheet.rates, PredictionInterval(math.log(sheet.slowdown.low), math.log(sheet.slowdown.high))
 

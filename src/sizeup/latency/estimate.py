@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +20,7 @@ from sizeup.latency.cycles import (
 )
 from sizeup.latency.execution import Execution
 from sizeup.latency.execution import execution_of as kernels_of
+from sizeup.latency.gaps import dependent_steps, gaps, is_counted, steps_gap
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.model import Kernels, rates_from
 from sizeup.latency.pipelined import PipelinedThroughput, pipelined_throughput
@@ -35,9 +34,9 @@ from sizeup.latency.prediction import (
     predict_calibrated,
     predict_roofline,
 )
-from sizeup.latency.roofline import BOUNDS, Bound, dtype_of
+from sizeup.latency.roofline import BOUNDS, Bound
 from sizeup.latency.standing import standing_of
-from sizeup.latency.work import Flags, Floats, Work
+from sizeup.latency.work import Floats, Work
 from sizeup.targets import Standing, Target, TargetCalibration, current_catalog
 
 BASES: tuple[Basis, ...] = ("calibrated", "instructions", "vela", "roofline", "coefficients")
@@ -176,8 +175,11 @@ class _Estimator:
         self.executed = executed or kernels_of(cost, precision, target.runtime.fusions or ())
         self.work = self.executed.work
         check_types(target, precision)
-        self.is_complete = not cost.reasons
-        self.notes += _gaps(cost)
+        recurrent = dependent_steps(cost.graph, target)
+        self.is_complete = not cost.reasons and not recurrent
+        self.notes += gaps(cost)
+        if recurrent:
+            self.notes.append(steps_gap(recurrent, target))
 
     def by(self, basis: Basis | None) -> Estimate:
         self.basis = basis
@@ -199,9 +201,10 @@ class _Estimator:
                 unknown = np.full(1, np.nan)  # its interval would be as impossible
                 without = replace(fitted, low=unknown, high=unknown)
                 return self._calibrated(without) if basis == "calibrated" else self._least(least)
-            if basis == "calibrated" or not fitted.is_impossible[0]:
+            if basis == "calibrated" or fitted.is_applicable[0]:
                 return self._calibrated(fitted)
-            self.notes.append(provenance.shorter_than_data_sheet(seconds, self.target))
+            overhead = fitted.overhead_seconds if fitted.is_mostly_run[0] else None
+            self.notes.append(provenance.not_calibrated(seconds, overhead, self.target))
         elif basis == "calibrated":
             raise not_calibrated_error(self.target, calibration)
         elif calibration is not None:
@@ -267,6 +270,8 @@ class _Estimator:
             )
         if fitted.lacks_overhead[0]:
             self.notes.append(provenance.WITHOUT_OVERHEAD)
+        if fitted.lacks_kernels[0]:
+            self.notes.append(provenance.WITHOUT_KERNELS)
         if fitted.calibration.note:
             self.notes.append(f"calibration: {fitted.calibration.note}")
         return self._estimate(
@@ -275,17 +280,8 @@ class _Estimator:
             fitted.overhead_seconds,
             fitted.kernels,
             provenance.of_calibration(fitted.calibration, self.target)
-            + self._equal_precisions(fitted.calibration),
+            + provenance.equal_precisions(fitted.calibration, self.target, self.work.names),
             fitted.calibration,
-        )
-
-    def _equal_precisions(self, calibration: TargetCalibration) -> str:
-        """That rates and interval of a dtype are those of another one with the same peak."""
-        used = {dtype_of(name) for name in self.work.names}.intersection(calibration.equal_precisions)
-        measured = ", ".join(calibration.precisions)
-        return "".join(
-            f"; rates and interval for {dtype} are those measured at {measured}, which has the same peak"
-            for dtype in sorted(used)
         )
 
     def _roofline(self) -> Estimate:
@@ -295,12 +291,16 @@ class _Estimator:
         if np.isnan(sheet.low[0]):
             self.notes.append(f"lower bound: {self._lower_bound_reason(sheet)}")
         elif sheet.slowdown is not None:
+            if sheet.seconds[0] > sheet.slowed[0]:
+                self.notes.append(provenance.slowdown_below_data_sheet(float(sheet.slowed[0]), self.target))
             origin += f", {provenance.of_slowdown(sheet.slowdown)}"
         return self._estimate("roofline", sheet, 0.0, sheet.kernels, origin)
 
     def _lower_bound_reason(self, sheet: RooflinePrediction) -> str:
-        if sheet.slowdown is not None:
+        if sheet.slowdown is not None and np.isnan(sheet.slowed[0]):
             return "the slowdown does not apply if a rate is unknown"
+        if sheet.slowdown is not None:
+            return provenance.slowdown_impossible(float(sheet.slowed_high[0]), self.target)
         if self.basis == "roofline" and current_catalog().calibration(self.target) is not None:
             return provenance.without_calibration(self.target)
         return "the slowdown against the data sheet was not measured"
@@ -336,29 +336,15 @@ class _Estimator:
         )
 
 
-def _is_counted(cost: Cost) -> Flags:
-    """Whether each op has a cost; false for those without a cost rule, whose traffic alone is known."""
-    return np.asarray(cost.known | (cost.macs > 0) | (cost.elementwise > 0), np.bool_)
-
-
-def _gaps(cost: Cost) -> Iterator[str]:
-    """Yields what makes a latency incomplete: ops without a cost, then ops of which a part is counted."""
-    is_counted = _is_counted(cost)
-    uncounted = sum(not is_counted[op] for op in cost.reasons)
-    if uncounted:
-        yield f"incomplete: the time of {units.plural(uncounted, 'unknown operator')} is missing"
-    partly = Counter((cost.graph.ops[op].kind, text) for op, text in cost.reasons.items() if is_counted[op])
-    yield from (f"incomplete: {count:,} x {op_kind}: {reason}" for (op_kind, reason), count in partly.items())
-
-
 def _with_a_latency(estimate: Estimate, cost: Cost) -> Estimate:
     """The estimate; raises NoLatency if no op with a known cost takes time."""
-    if estimate.by_op()[0][_is_counted(cost)].any():
+    if estimate.by_op()[0][is_counted(cost)].any():
         return estimate
     location = "" if estimate.target is None else f" on {estimate.target.name}"
     reasons = list(dict.fromkeys(cost.reasons.values()))[:_MOST_REASONS]
-    if estimate.calibration is not None and estimate.calibration.note:
-        reasons.append(estimate.calibration.note)
+    moves = bool(estimate.work.traffic @ estimate.work.count)
+    if moves and estimate.calibration is not None and estimate.calibration.note:
+        reasons.append(estimate.calibration.note)  # such as why traffic takes 0 s
     reasons += [note.partition(": ")[0] for note in estimate.notes if " is unknown: " in note]
     if not reasons and estimate.basis == "coefficients":
         reasons.append("coefficients count only convolutions and matrix products")

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from sizeup.errors import NoLatency, TargetError
+from sizeup.latency.gaps import NOTICEABLE, uncounted_seconds
 from sizeup.latency.interval import PredictionInterval, unseen_share
 from sizeup.latency.model import Kernels, Rate, Rates, dtype_wildcard, kernels, rates_from
 from sizeup.latency.roofline import dtype_of, least_kernels, nearest_peak
@@ -20,6 +21,10 @@ Basis = Literal["calibrated", "instructions", "vela", "roofline", "coefficients"
 _TRACE = 0.01  # share of MACs allowed in dtypes that the calibration does not cover
 _ROUNDING = 0.05  # of data sheets, and boost clocks
 _SHORT = 0.1  # of the calibrated networks' latency: below it, most of the time may be overhead
+_SHORT_SECONDS = 1e-4  # if the calibrated networks' latency is not known
+_NO_OVERHEAD = 0.01  # share of the time
+_LEAST_OVERHEAD = 5e-6  # seconds in which an operating system starts an inference at best
+_NO_LAUNCH = 1e-9  # seconds: no kernel starts faster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +39,14 @@ class CalibratedPrediction:
     high: Floats
     unseen_share: Floats  # of the time, in kernels that the calibration does not cover
     is_impossible: Flags  # faster than the data sheet allows, so the calibration does not apply
+    is_mostly_run: Flags  # mostly overhead of much longer networks, so the calibration does not apply
     lacks_overhead: Flags  # too short for a calibration without any overhead: `high` is nan
+    lacks_kernels: Flags  # kernels that count as 0 s take a noticeable time: `high` is nan
+
+    @property
+    def is_applicable(self) -> Flags:
+        """Whether the calibration applies to each network."""
+        return ~(self.is_impossible | self.is_mostly_run)
 
 
 def check_own_estimate(target: Target, basis: Basis | None = None) -> None:
@@ -58,12 +70,34 @@ def predict_calibrated(work: Work, target: Target, calibration: TargetCalibratio
     low, high = interval.bounds(total, share)
     is_impossible = total < _least_seconds(work, target) * (1 - _ROUNDING)
     has_system = target.device.device_class != "microcontroller"  # which starts threads and kernels
-    is_short = has_system & (total < _SHORT * interval.typical)
-    lacks_overhead = is_short & (work.totals(times.launch) + rates.run == 0)
-    high = np.where(lacks_overhead, np.nan, high)
+    is_short = has_system & (total < max(_SHORT * interval.typical, _SHORT_SECONDS))
+    overhead = work.totals(times.launch) + rates.run
+    lacks_overhead = is_short & (overhead < np.maximum(_NO_OVERHEAD * total, _LEAST_OVERHEAD))
+    lacks_kernels = uncounted_seconds(times, work, target) > NOTICEABLE * total
+    high = np.where(lacks_overhead | lacks_kernels, np.nan, high)
+    is_mostly_run = (2 * rates.run > total) & _is_without_launches(rates, interval)
     return CalibratedPrediction(
-        calibration, times, rates.run, total, low, high, share, is_impossible, lacks_overhead
+        calibration,
+        times,
+        rates.run,
+        total,
+        low,
+        high,
+        share,
+        is_impossible,
+        is_mostly_run,
+        lacks_overhead,
+        lacks_kernels,
     )
+
+
+def _is_without_launches(rates: Rates, interval: PredictionInterval) -> bool:
+    """Whether the calibrated networks were so long that launches of kernels did not show in their time.
+
+    The overhead per inference is then an offset of long networks, not what a short one takes.
+    """
+    launches = [rate.launch for rate in (rates.pooled, *rates.classes.values())]
+    return not interval.typical and max(launches) < _NO_LAUNCH
 
 
 def _least_seconds(work: Work, target: Target) -> Floats:
@@ -90,8 +124,10 @@ def is_covered(work: Work, calibration: TargetCalibration) -> Flags:
 class RooflinePrediction:
     """Latencies by a data sheet and the measured slowdown of units alike.
 
-    If the slowdown or a rate is unknown, the interval is nan and the latency a lower bound. `rates` are those
-    of the data sheet with the slowdown applied, None without one.
+    If the slowdown or a rate is unknown, the interval is nan and the latency a lower bound. So it is if the
+    data sheet does not allow even the upper end of the interval: the slowdown does not apply. `rates` are
+    those of the data sheet with the slowdown applied, None without one; `slowed` are the seconds at these
+    rates, `slowed_low` and `slowed_high` their interval, also if the data sheet does not allow them.
     """
 
     kernels: Kernels
@@ -101,6 +137,14 @@ class RooflinePrediction:
     low: Floats
     high: Floats
     notes: tuple[str, ...]
+    slowed: Floats
+    slowed_low: Floats
+    slowed_high: Floats
+
+    @property
+    def is_slowed(self) -> Flags:
+        """Whether the slowdown alone determines latency and interval, within what the data sheet allows."""
+        return np.asarray((self.seconds == self.slowed) & (self.low == self.slowed_low), np.bool_)
 
 
 def predict_roofline(work: Work, target: Target) -> RooflinePrediction:
@@ -110,16 +154,24 @@ def predict_roofline(work: Work, target: Target) -> RooflinePrediction:
     slowdown = current_catalog().slowdown(target)
     unknown = np.full(work.networks, np.nan)
     rates = None if slowdown is None else slowed_rates(slowdown, target, work.names)
+    least = work.totals(bound.seconds)
     if slowdown is None or rates is None or not is_complete.any():
-        least = work.totals(bound.seconds)
-        return RooflinePrediction(bound, slowdown, None, least, unknown, unknown, tuple(notes))
+        return RooflinePrediction(
+            bound, slowdown, None, least, unknown, unknown, tuple(notes), unknown, unknown, unknown
+        )
     times = kernels(rates, work)
-    by_kernel = is_complete[work.network]
+    slowed = np.where(is_complete, work.totals(times.seconds), np.nan)
+    slowed_low, slowed_high = slowed * slowdown.low, slowed * slowdown.high
+    is_possible = slowed_high >= least  # false if nan
+    by_kernel = (slowed >= least)[work.network]
     parts = ("compute", "traffic", "launch", "seconds")
     mixed = Kernels(*(np.where(by_kernel, getattr(times, part), getattr(bound, part)) for part in parts))
+    low = np.where(is_possible, np.maximum(slowed_low, least), np.nan)
+    high = np.where(is_possible, slowed_high, np.nan)
     seconds = work.totals(mixed.seconds)
-    low, high = (np.where(is_complete, seconds * side, np.nan) for side in (slowdown.low, slowdown.high))
-    return RooflinePrediction(mixed, slowdown, rates, seconds, low, high, tuple(notes))
+    return RooflinePrediction(
+        mixed, slowdown, rates, seconds, low, high, tuple(notes), slowed, slowed_low, slowed_high
+    )
 
 
 def slowed_rates(slowdown: Slowdown, target: Target, names: Iterable[str]) -> Rates | None:
@@ -171,7 +223,7 @@ def latencies_of(work: Work, target: Target, basis: Basis | None, is_complete: b
         fitted = predict_calibrated(work, target, calibration)
         columns[:] = fitted.seconds, fitted.low, fitted.high
         if basis != "calibrated":
-            is_calibrated &= ~fitted.is_impossible
+            is_calibrated &= fitted.is_applicable
     rest = np.flatnonzero(~is_calibrated)
     if len(rest):
         sheet = predict_roofline(work if len(rest) == work.networks else work.select(rest), target)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sizeup import units
 from sizeup.latency.cycles import InstructionsPrediction, LeastInstructions
+from sizeup.latency.roofline import dtype_of
 from sizeup.targets import Slowdown, Target, TargetCalibration
 
 WITHOUT_OVERHEAD = (
-    "no upper end: the network is much shorter than the calibrated ones, in which no overhead was found"
+    "no upper end: the calibration has almost no overhead, which takes most of the time of so short a network"
 )
 """That a calibration has rates only, so that short networks take longer."""
+
+NOT_CALIBRATED = "not calibrated for this network"
+"""The start of the reason why a calibration is not used for one network, though it covers its dtypes."""
+WITHOUT_KERNELS = "no upper end: operators that the calibration counts as 0 s take a noticeable time"
+"""That a calibration has a rate per MAC only, and the network has much else to compute."""
 
 
 def of_calibration(calibration: TargetCalibration, target: Target) -> str:
@@ -20,6 +28,22 @@ def of_calibration(calibration: TargetCalibration, target: Target) -> str:
         f"{units.plural(calibration.measurements, 'measurement')}{version}{threads};"
         f" MAPE {100 * calibration.mape:.1f} %, {calibration.held_out} held out"
     )
+
+
+def equal_precisions(calibration: TargetCalibration, target: Target, names: Iterable[str]) -> str:
+    """That the rates of some of these classes of kernels are those of another dtype, and why."""
+    used = {dtype_of(name) for name in names}.intersection(calibration.equal_precisions)
+    return "".join(f"; {_equal_precision(dtype, target, calibration)}" for dtype in sorted(used))
+
+
+def _equal_precision(dtype: str, target: Target, calibration: TargetCalibration) -> str:
+    if dtype == "fp16":
+        return (
+            f"the latency at fp16 is that measured at fp32: {target.runtime.name} computes both in fp16 if"
+            " the device supports it"
+        )
+    measured = ", ".join(calibration.precisions)
+    return f"rates and interval for {dtype} are those measured at {measured}, which has the same peak"
 
 
 def of_slowdown(slowdown: Slowdown) -> str:
@@ -66,14 +90,45 @@ def without_calibration(target: Target) -> str:
 def shorter_than_instructions(seconds: float, least: LeastInstructions) -> str:
     """That a calibration is not used because the instructions of the network take longer."""
     return (
-        f"not calibrated for this network: {units.duration(seconds)} is less than its instructions take, at"
-        f" least {units.duration(least.seconds)}"
+        f"{NOT_CALIBRATED}: {units.duration(seconds)} is less than its instructions take, at least"
+        f" {units.duration(least.seconds)}"
     )
 
 
-def shorter_than_data_sheet(seconds: float, target: Target) -> str:
-    """That a calibration is not used because the data sheet does not allow its latency."""
+def not_calibrated(seconds: float, overhead_seconds: float | None, target: Target) -> str:
+    """That a calibration is not used because the data sheet does not allow its latency.
+
+    Or, with `overhead_seconds`, because most of the time would be its overhead per inference.
+    """
+    reason = (
+        f"{units.duration(seconds)} is less than the data sheet of {target.name} allows"
+        + _with_launches(target)
+        if overhead_seconds is None
+        else f"{units.duration(overhead_seconds)} of {units.duration(seconds)} would be an overhead per"
+        " inference that was fitted to much longer networks"
+    )
+    return f"{NOT_CALIBRATED}: {reason}"
+
+
+def slowdown_below_data_sheet(slowed: float, target: Target) -> str:
+    """That the latency is that of the data sheet, because it does not allow that with the slowdown."""
     return (
-        f"not calibrated for this network: {units.duration(seconds)} is less than the data sheet of"
-        f" {target.name} allows"
+        f"with the slowdown alone it is {units.duration(slowed)}, less than the data sheet of {target.name}"
+        f" allows{_with_launches(target)}"
     )
+
+
+def slowdown_impossible(slowed_high: float, target: Target) -> str:
+    """That the slowdown is not used because the data sheet does not allow its interval."""
+    return (
+        f"the slowdown does not apply: the upper end of its interval, {units.duration(slowed_high)}, is less"
+        f" than the data sheet of {target.name} allows{_with_launches(target)}"
+    )
+
+
+def _with_launches(target: Target) -> str:
+    """The part of the bound by the data sheet that is no number of the data sheet."""
+    overhead = target.overhead_seconds
+    if not overhead:
+        return ""
+    return f" with the launch overhead of {target.runtime.name}, {units.duration(overhead)} per kernel"

@@ -10,7 +10,7 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.errors import LoadError, SizeupError, TargetError
 from sizeup.graph import Graph, Shape
 from sizeup.latency import Basis, Estimate, energy
-from sizeup.latency.provenance import covered_precisions
+from sizeup.latency.provenance import NOT_CALIBRATED, covered_precisions
 from sizeup.mixed_precision.accuracy import Accuracy
 from sizeup.mixed_precision.basis import common_basis, latency_at
 from sizeup.mixed_precision.figures import Budgets, Figures, figures_at
@@ -173,14 +173,18 @@ def calibration_caveats(graph: Graph, grid: TradeoffOptions) -> Iterator[str]:
     if target is None or calibration is None or common_basis(graph, [*computed.values()], target) is None:
         return
     text = covered_precisions(calibration, target)
-    covered = [dtype for dtype in supported if precision_name(computed[dtype]) in calibration.precisions]
+    covered = [
+        dtype for dtype in supported if precision_name(computed[dtype]) in calibration.covered_precisions
+    ]
     if not covered:
         yield text
         return
     latency = latency_at(uniform(graph, covered[0], target), graph, target, None)
     if isinstance(latency, Estimate):
+        names = ",".join(map(precision_name, covered))
+        refusal = next((note for note in latency.notes if note.startswith(NOT_CALIBRATED)), "")
         effect = "uses it" if latency.basis == "calibrated" else f"has the basis {latency.basis}"
-        text += f"; --precisions {','.join(map(precision_name, covered))} {effect}"
+        text += f"; --precisions {names} {effect}" + (f", because it is {refusal}" if refusal else "")
     yield text
 
 

@@ -210,6 +210,9 @@ def _rate_of_one_core(unit: Unit) -> float:
     return rates.get("fp32", max(rates.values(), default=0.0)) / (unit.cores or 1)
 
 
+# Runtimes that compute fp32 and fp16 in the same dtype: fp16 if the device supports it, else fp32.
+_ALIKE = ("ncnn", "ncnn-vulkan")
+
 # What a calibration predicts: the latency of one inference, or the time per inference of a pipeline.
 MeasuredQuantity = Literal["latency", "throughput"]
 MEASURED_QUANTITIES: tuple[MeasuredQuantity, ...] = get_args(MeasuredQuantity)
@@ -239,7 +242,7 @@ class TargetCalibration:
     file: str = ""
     # With "throughput" the seconds are those between two results of a pipeline, which are no latency.
     quantity: MeasuredQuantity = "latency"
-    equal_precisions: tuple[str, ...] = ()  # not measured, but with the peak of a measured one
+    equal_precisions: tuple[str, ...] = ()  # not measured, but with the rates of a measured one
 
     @property
     def covered_precisions(self) -> tuple[str, ...]:
@@ -247,16 +250,31 @@ class TargetCalibration:
         return (*self.precisions, *self.equal_precisions)
 
     def with_equal_precisions(self, target: Target) -> TargetCalibration:
-        """Itself with the rates of fp16 also for bf16, if the data sheet has the same peak for both."""
+        """Itself with the rates of fp16 also for bf16, if the data sheet has the same peak for both.
+
+        Of a runtime that computes fp32 and fp16 alike, with the rates of fp32 also for fp16.
+        """
+        known = self.precisions
+        if target.runtime.name in _ALIKE and "fp32" in known and "fp16" not in known:
+            return self._with_fp16_as_fp32()
         peak = target.peak("fp16")
-        if "fp16" not in self.precisions or "bf16" in self.precisions:
-            return self
-        if peak is None or peak != target.peak("bf16"):
+        if "fp16" not in known or "bf16" in known or peak is None or peak != target.peak("bf16"):
             return self
         classes = self.rates.get("classes", {})
         equal = {f"{name[:-4]}bf16": rate for name, rate in classes.items() if name.endswith(".fp16")}
         rates = {**self.rates, "classes": {**equal, **classes}}
         return replace(self, rates=rates, equal_precisions=("bf16",))
+
+    def _with_fp16_as_fp32(self) -> TargetCalibration:
+        """Itself with the latency of fp32 for fp16: a byte of half as many takes twice as long."""
+        classes = self.rates.get("classes", {}) or {"*": self.rates["pooled"]}
+        halves = {
+            f"{name}.fp16": {**rate, "byte": 2 * rate["byte"]}
+            for name, rate in classes.items()
+            if "." not in name
+        }
+        rates = {**self.rates, "classes": {**classes, **halves}}
+        return replace(self, rates=rates, equal_precisions=("fp16",))
 
 
 @dataclass(frozen=True, slots=True)
