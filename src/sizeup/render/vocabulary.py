@@ -9,7 +9,8 @@ from sizeup import units
 from sizeup.units import printable, quantity, shorten
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Contribution, HostRun, MemoryFit, MemoryPart
+    from sizeup.results.check import Check
+    from sizeup.results.parts import Contribution, HostRun, Limit, MemoryFit, MemoryPart
     from sizeup.results.report import Report
     from sizeup.targets import Standing, Target
 
@@ -137,3 +138,14 @@ def part_text(part: MemoryPart) -> str:
     if least == most:
         return f"{part.name} {most}"
     return f"{part.name} {least} to {most}" if part.low_bytes else f"{part.name} up to {most}"
+
+
+def arena_text(limit: Limit, check: Check) -> str:
+    """Returns the bytes of TFLite Micro's arena, to be typed into firmware; empty if they are not known."""
+    names = [part.name for other in check.limits for part in other.parts]
+    is_alone = limit.name == "arena" and check.format == "tflite" and "arena" not in names
+    is_arena = is_alone or [part.name for part in limit.parts] == ["arena"]
+    if not is_arena or limit.need_high is None:
+        return ""
+    prefix = "" if limit.need_low == limit.need_high else "up to "
+    return f"{'' if is_alone else 'arena '}{prefix}{round(limit.need_high):,} B"

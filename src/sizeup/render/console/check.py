@@ -14,6 +14,7 @@ from sizeup.render.console.npu import npu_lines
 from sizeup.render.vocabulary import (
     MOST_NAMED,
     NOT_APPLICABLE,
+    arena_text,
     contributions_text,
     fit_verdict,
     host_run_text,
@@ -316,8 +317,8 @@ def _headroom(limit: Limit) -> str:
 def details(check: Check) -> Iterator[Finding]:
     """Yields the parts of each need, the report of Vela, the tensors at the peak, and the assumptions."""
     for limit in check.limits:
-        if len(limit.parts) > 1:
-            yield Finding(title(limit), " + ".join(map(part_text, limit.parts)))
+        if text := " + ".join(map(part_text, limit.parts[1:] and limit.parts)) or arena_text(limit, check):
+            yield Finding(title(limit), text)
         least, most, expected = limit.need_low, limit.need_high, limit.expected
         if expected is not None and least is not None and most is not None and least != most:
             span = f"90 % interval {limit.format(least)} to {limit.format(most)}"
