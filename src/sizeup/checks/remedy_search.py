@@ -208,7 +208,11 @@ def _tensors(count: int) -> str:
 
 
 def _notes(optimization: Optimization, runtime: Library) -> list[str]:
-    notes = [] if optimization.verification is not None else ["not verified here; the command verifies it"]
+    notes = (
+        []
+        if optimization.verification is not None
+        else ["outputs not verified here; the command verifies them"]
+    )
     if notes and not runtime.is_installed:
         notes = [f"{notes[0]} and needs {runtime.package}: pip install 'sizeup[{runtime.extra}]'"]
     strips = optimization.strips

@@ -20,6 +20,7 @@ NOT_APPLICABLE = "not applicable: the target cannot run or hold the model"
 MOST_NAMED = 3
 """Layers, tensors or models that a sentence names."""
 _MOST_ENTRIES = 4
+_TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters", "ttft": "TTFT", "tpot": "TPOT"}
 _FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
 STANDINGS = {
     "calibrated": "calibrated",
@@ -39,6 +40,11 @@ _WITHIN = {
 def named(name: str, format: str) -> str:
     """Returns a model's name, followed by its format if known."""
     return printable(f"{name} ({format})" if format else name)
+
+
+def quantity_title(name: str) -> str:
+    """Returns the display name of a quantity, of its growth, or of that of a layer."""
+    return " ".join(_TITLES.get(word, word) for word in name.split(" "))
 
 
 def fit_verdict(
