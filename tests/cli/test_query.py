@@ -197,7 +197,7 @@ def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("SELECT modle FROM points",), '"modle" not found in FROM clause; points has key, model'),
+        (("SELECT modle FROM points",), '"modle" not found in FROM clause; nearest: model'),
         (("--view", "fastst"), "unknown view 'fastst'; nearest: fastest, fits; known: summary"),
         (("--view", "points"), 'query it with "SELECT * FROM points"'),
         (("-o", "answer.txt"), "answer.txt: a query result is written as .csv, .parquet, .json or .html"),

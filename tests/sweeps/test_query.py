@@ -282,7 +282,8 @@ def test_sql_can_neither_write_nor_look_elsewhere(folder: Path, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("sql", "parts"),
     [
-        ("SELECT modle FROM points", ('"modle" not found', "points has key, model, ")),
+        ("SELECT modle FROM points", ('"modle" not found', "nearest: model", '"DESCRIBE points" lists all')),
+        ("SELECT qwert FROM points", ('"qwert" not found', "points has key, model, ")),
         ("SELECT * FROM fastest WHERE plaec = 1", ('"plaec" not found', "fastest has target, precision")),
         ("SELECT * FROM pionts", ("unknown table 'pionts'; known: points, before, summary",)),
         ("SELEC 1", ("syntax error", "SELEC")),
@@ -302,6 +303,7 @@ def test_a_mistake_is_reported_in_one_line(folder: Path, sql: str, parts: tuple[
     ("options", "message"),
     [
         ({"view": "fastst"}, "unknown view 'fastst'; nearest: fastest, fits; known: summary"),
+        ({"view": "regresions"}, "'regresions'; nearest: regressions; known: .*, regressions$"),
         ({"view": "regressions"}, "give the earlier one with --against"),
         ({"view": "errors", "under": "20 ms"}, "a view with latencies, which errors does not have"),
         ({"view": "fits", "sql": "SELECT 1"}, "give a view or SQL, not both"),

@@ -96,8 +96,8 @@ def view_named(name: str, known: Mapping[str, View]) -> View:
     if name == "points":
         raise SizeupError('points is a table, not a view; query it with "SELECT * FROM points"')
     if name not in known:
-        near = suggestion(name, known)
-        raise SizeupError(f"unknown view {name!r}{near}; known: {', '.join(known)}")
+        names = tuple(dict.fromkeys((*known, _REGRESSIONS.name)))  # the last needs an earlier sweep
+        raise SizeupError(f"unknown view {name!r}{suggestion(name, names)}; known: {', '.join(names)}")
     return known[name]
 
 
