@@ -191,7 +191,7 @@ def _description(optimization: Optimization) -> str:
         count = sum(segment.last_op - segment.first_op + 1 for segment in optimization.strips.segments)
         parts.append(f"execute {units.plural(count, 'operator')} in strips")
     if optimization.overlaps:
-        parts.append("store a memory plan in which outputs overlap dying inputs")
+        parts.append("store a memory plan in which outputs overlap inputs that are no longer needed")
     elif optimization.has_new_plan:
         parts.append("store a memory plan in the file")
     values = optimization.cluster_values
