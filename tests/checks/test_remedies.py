@@ -70,9 +70,9 @@ def test_a_remedy_is_found_if_the_runtime_that_verifies_it_is_not_installed(
     without = sizeup.check(model, "stm32f401/tflm", ram="18 KiB")
     assert [each.description for each in without.remedies] == [each.description for each in with_it.remedies]
     assert [each.changes for each in without.remedies] == [each.changes for each in with_it.remedies]
-    note = "not verified here; the command verifies it and needs tflite-micro: pip install"
+    note = "outputs not verified here; the command verifies them and needs tflite-micro: pip install"
     assert without.remedies[0].notes[0].startswith(note)
-    assert not with_it.remedies[0].notes[0].startswith("not verified")
+    assert not with_it.remedies[0].notes[0].startswith("outputs not verified")
 
 
 @pytest.mark.slow

@@ -180,7 +180,7 @@ def test_notes_are_what_a_rewritten_file_costs() -> None:
         verification=None, strips=strips, overlaps=1, clustered_weights=0, packed_weights=0
     )
     assert _notes(optimization, _ABSENT) == [
-        "not verified here; the command verifies it and needs package: pip install 'sizeup[extra]'",
+        "outputs not verified here; the command verifies them and needs package: pip install 'sizeup[extra]'",
         "adds 12.5 % MACs",
         "firmware must register CONCATENATION",
         "valid only for TFLite Micro's reference kernels",

@@ -47,6 +47,25 @@ def test_what_does_not_fit_says_no_by_how_much_and_ends_with_1(run: Run, keyword
     assert ended.out.count("functional_1/activa...l_1/conv2d/Conv2D1") == 1
 
 
+def test_the_next_step_is_the_list_of_boards_if_no_remedy_is_enough(run: Run, keywords: Path) -> None:
+    limits = ("--ram", "4KiB", "--no-run")
+    command = f"sizeup devices --for {keywords} lists the boards that it fits on"
+    assert run("check", keywords, "-d", "stm32f746/tflm", *limits).out.splitlines()[-1] == command
+    # A remedy fits, the model fits, the target is no microcontroller, or remedies are not wanted.
+    for arguments in (
+        ("-d", "stm32f746/tflm", "--ram", "21KiB", "--no-run"),
+        ("-d", "stm32f746/tflm", "--no-run"),
+        ("-d", "rpi5/litert", *limits),
+        ("-d", "stm32f746/tflm", *limits, "--no-remedies"),
+    ):
+        assert "sizeup devices" not in run("check", keywords, *arguments).out, arguments
+
+
+def test_the_heading_of_remedies_is_true_of_those_with_unverified_outputs(run: Run, keywords: Path) -> None:
+    out = run("check", keywords, "-d", "stm32f746/tflm", "--ram", "21KiB", "--no-run").out
+    assert "\nRemedies, each checked again:\n" in out
+
+
 def test_no_remedy_without_a_solver_says_what_was_not_tried(
     run: Run, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -270,3 +270,20 @@ def test_a_device_is_printed_with_its_calibrations(run: Run) -> None:
     assert fits["rpi5/ncnn"]["rates"]["pooled"]["mac"] > 0
     _, out, _ = run("stm32g474")
     assert "  measured " not in out
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("phone", "phone"), ("Phones", "phone"), ("npu", "npu"), ("GPUs", "gpu"), ("mcu", "microcontroller")],
+)
+def test_a_kind_as_a_name_lists_that_kind(run: Run, name: str, kind: str) -> None:
+    """As part of a name, `phone` matches chips of an iPhone only."""
+    code, out, _ = run(name)
+    assert code == 0
+    assert out == run("--kind", kind)[1]
+
+
+def test_two_targets_with_a_comma_are_not_a_device_to_add(run: Run) -> None:
+    _, _, err = run("rtx4090,pixel-8")
+    assert "one target is given at a time" in err
+    assert "--template" not in err

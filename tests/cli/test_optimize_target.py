@@ -71,6 +71,6 @@ def test_without_a_solver_no_search_is_said_to_have_ended(
     ended = run("optimize", model, "-d", "stm32f446/tflm-cmsis-nn", "-o", out, "--no-verify")
     text = " ".join(ended.out.split())
     assert ("17,024 B" in text) == has_solver
-    assert ("nothing that needs less was found without a solver on stm32f446" in text) != has_solver
+    assert ("no change that reduces the arena was found without a solver on stm32f446" in text) != has_solver
     assert ("to search for a smaller memory plan: pip install 'sizeup[solve]'" in text) != has_solver
     assert "--time-limit" not in text

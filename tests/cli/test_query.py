@@ -77,6 +77,29 @@ def test_the_summary_counts_undetermined_points(run: Run, folder: Path) -> None:
     assert {"fit", "too_large", "fit_unknown", "errors"} <= set(out.splitlines()[2].split())
 
 
+def test_reasons_are_printed_whole_at_80_columns(run: Run, tmp_path: Path) -> None:
+    """They are too long for a column, and were hidden or cut; equal reasons are printed once."""
+    large = "RAM: at least 2.48 MiB needed, 512 KiB available; flash: 3.39 MiB needed, 2.00 MiB available"
+    bound = "only a lower bound of the latency is known (low_ms)"
+    rows = [
+        point(1, "a.onnx", ms=None, latency_missing=bound),
+        point(2, "b.onnx", ms=None, latency_missing=bound, fits=None, fits_reason=large),
+        point(3, "c.onnx", fits=False, fits_reason=large),
+    ]
+    folder = answers.write(tmp_path / "sweep", rows)
+    for view, numbers, reasons in (("unknown", ["1", "2, 1"], [bound, large]), ("misfits", ["1"], [large])):
+        _, out, _ = run(folder, "--view", view, "--precision", "int8")
+        lines = out.splitlines()
+        title = next(index for index, line in enumerate(lines) if {"model", "reason"} <= set(line.split()))
+        start = lines[title].index("reason")
+        cells = [line[start:].split("  ")[0] for line in lines[title + 1 : title + 1 + len(numbers)]]
+        assert cells == numbers
+        printed = " ".join(out.split())
+        for number, text in enumerate(reasons, 1):
+            assert printed.count(f"reason {number} {text}") == 1
+        assert max(map(len, lines[title:])) <= 80
+
+
 def test_a_latency_needs_its_unit(run: Run, folder: Path) -> None:
     code, _, err = run(folder, "--view", "fits", "--under", "20")
     assert code == 2
@@ -174,7 +197,7 @@ def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("SELECT modle FROM points",), '"modle" not found in FROM clause; points has key, model'),
+        (("SELECT modle FROM points",), '"modle" not found in FROM clause; nearest: model'),
         (("--view", "fastst"), "unknown view 'fastst'; nearest: fastest, fits; known: summary"),
         (("--view", "points"), 'query it with "SELECT * FROM points"'),
         (("-o", "answer.txt"), "answer.txt: a query result is written as .csv, .parquet, .json or .html"),

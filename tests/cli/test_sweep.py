@@ -127,3 +127,12 @@ def test_brackets_in_names_are_printed(folder: Path, capsys: pytest.CaptureFixtu
     assert "net[torch].onnx" in capsys.readouterr().out
     assert ended("sweep", "-o", "out[1]", "--compact") == 0
     assert "rows of out[1] by device" in capsys.readouterr().out
+
+
+def test_a_store_is_written_into_a_folder_that_exists(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As analyze, optimize and query do; a typing error created folders."""
+    assert ended("sweep", "sweep.toml", "-o", "nowhere/out", "--in-process") == 2
+    assert f"nowhere/out: no such folder {folder / 'nowhere'}" in capsys.readouterr().err
+    assert not (folder / "nowhere").exists()

@@ -16,6 +16,7 @@ import pytest
 import sizeup
 from sizeup.conventions import CONVENTIONS, convention
 from sizeup.errors import SizeupError
+from sizeup.render.console.report import _convention_lines
 
 torch = pytest.importorskip("torch", reason="the other tools read PyTorch models")
 
@@ -189,6 +190,13 @@ def test_a_report_shows_the_other_total_beside_ours() -> None:
     assert data["minus_macs_by_op_kind"] == {"batch_norm": 512, "relu": 256}
     schema = json.loads((files("sizeup.render.data") / "schema.json").read_text())
     jsonschema.validate(report.to_dict(), schema)
+
+
+def test_the_list_of_op_kinds_states_that_it_is_a_difference() -> None:
+    model = nn.Sequential(nn.Conv2d(4, 4, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    counts = sizeup.analyze(model, ((1, *IMAGE),), convention="dnn_analyzer").convention
+    assert counts is not None
+    assert _convention_lines(counts)[1] == ("", "difference to the MACs: batch_norm +512, relu +256")
 
 
 def test_an_explanation_says_why_the_other_number_differs() -> None:

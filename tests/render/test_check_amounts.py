@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sizeup.checks.limits import Contribution, Limit, MemoryPart
-from sizeup.render.console.check import cells, over
+from sizeup.render.console.check import cells, details, over
 from sizeup.render.vocabulary import contributions_text, part_text
+from sizeup.results.check import Check
 from sizeup.units import quantity, size
 
 
@@ -75,6 +76,30 @@ def test_the_amount_to_show(
 )
 def test_both_ends_of_a_part_are_printed_if_they_differ(part: MemoryPart, text: str) -> None:
     assert part_text(part) == text
+
+
+def lines(*limits: Limit) -> list[tuple[str, str]]:
+    """The details of a check of a .tflite file."""
+    check = Check("m.tflite", "m", "tflite", limits=limits)
+    return [(finding.label, finding.text) for finding in details(check)]
+
+
+@pytest.mark.parametrize(
+    ("high", "text"), [(70_368, "arena 70,368 B"), (70_400, "arena up to 70,400 B"), (None, "")]
+)
+def test_the_arena_is_printed_in_bytes_because_firmware_needs_them(high: int | None, text: str) -> None:
+    """Rounded to 68.7 KiB, it would be 20 B too small."""
+    assert 68.7 * 1024 < 70_368
+    parts = (MemoryPart("arena", 70_368, high, "needed by AllocateTensors"),)
+    ram = Limit("ram", "bytes", 65_536, 70_368, high, parts=parts)
+    assert lines(ram) == ([("RAM", text)] if text else [])
+
+
+def test_an_arena_without_a_target_is_printed_in_bytes_once() -> None:
+    arena = Limit("arena", "bytes", 61_440, 70_368, 70_368)
+    ram = Limit("ram", "bytes", 65_536, 70_368, 70_368, parts=(MemoryPart("arena", 70_368, 70_368, ""),))
+    assert lines(arena) == [("arena", "70,368 B")]
+    assert lines(ram, arena) == [("RAM", "arena 70,368 B")]
 
 
 def test_an_unknown_size_is_not_zero() -> None:

@@ -33,8 +33,8 @@ NEW_PLAN = {"valid_kernels": LABEL, "has_new_plan": True}
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"overlaps": 1, **NEW_PLAN}, "overlap 1 output with its dying input: TFLite"),
-        ({"overlaps": 2, **NEW_PLAN}, "overlap 2 outputs with their dying inputs"),
+        ({"overlaps": 1, **NEW_PLAN}, "overlap 1 output with an input that is no longer needed: TFLite"),
+        ({"overlaps": 2, **NEW_PLAN}, "overlap 2 outputs with inputs that are no longer needed"),
         (
             {"overlaps": 1, "valid_kernels": "others"},
             "1 tensor with other live tensors, in the plan stored in",

@@ -87,12 +87,13 @@ def write(folder: Path, rows: Sequence[Row], shards: int = 1) -> Path:
 
 
 def is_certain(row: Row) -> bool:
-    return row["fits"] is True and row["known_ops"] == row["ops"]
+    has_upper_end = row["ms"] is None or row["high_ms"] is not None
+    return row["fits"] is True and row["known_ops"] == row["ops"] and has_upper_end
 
 
 def certainty_tier(row: Row) -> int:
-    """0: certain, 1: may not fit, 2: not all of it was counted."""
-    return 2 if row["known_ops"] != row["ops"] else 0 if row["fits"] else 1
+    """0: certain, 1: may not fit or has no upper end, 2: not all of it was counted."""
+    return 2 if row["known_ops"] != row["ops"] else 0 if is_certain(row) else 1
 
 
 def options(rows: Iterable[Row]) -> list[Row]:

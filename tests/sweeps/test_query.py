@@ -161,7 +161,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_is_not_known_never_comes_first(tmp_path: Path) -> None:
     rows = [
-        point("slow and certain", ms=9.0, number=1),
+        point("slow and certain", ms=8.5, number=1),
         point("fast, may not fit", ms=1.0, fits=None, number=2),
         point("fast, not all counted", ms=0.5, known_ops=3, number=3),
         point("no latency", ms=None, number=4),
@@ -282,7 +282,8 @@ def test_sql_can_neither_write_nor_look_elsewhere(folder: Path, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("sql", "parts"),
     [
-        ("SELECT modle FROM points", ('"modle" not found', "points has key, model, ")),
+        ("SELECT modle FROM points", ('"modle" not found', "nearest: model", '"DESCRIBE points" lists all')),
+        ("SELECT qwert FROM points", ('"qwert" not found', "points has key, model, ")),
         ("SELECT * FROM fastest WHERE plaec = 1", ('"plaec" not found', "fastest has target, precision")),
         ("SELECT * FROM pionts", ("unknown table 'pionts'; known: points, before, summary",)),
         ("SELEC 1", ("syntax error", "SELEC")),
@@ -302,6 +303,7 @@ def test_a_mistake_is_reported_in_one_line(folder: Path, sql: str, parts: tuple[
     ("options", "message"),
     [
         ({"view": "fastst"}, "unknown view 'fastst'; nearest: fastest, fits; known: summary"),
+        ({"view": "regresions"}, "'regresions'; nearest: regressions; known: .*, regressions$"),
         ({"view": "regressions"}, "give the earlier one with --against"),
         ({"view": "errors", "under": "20 ms"}, "a view with latencies, which errors does not have"),
         ({"view": "fits", "sql": "SELECT 1"}, "give a view or SQL, not both"),
@@ -316,6 +318,18 @@ def test_a_mistake_is_reported_in_one_line(folder: Path, sql: str, parts: tuple[
 def test_options_that_cannot_be_met_say_why(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(SizeupError, match=message.replace("(", r"\(")):
         sizeup.query(folder, **options)
+
+
+def test_a_latency_without_an_upper_end_is_not_certain(tmp_path: Path) -> None:
+    """9.0 ms has no interval; it ranks after a slower point whose latency has one."""
+    rows = [point("unbounded", ms=9.0, number=1), point("bounded", ms=11.0, number=2)]
+    folder = answers.write(tmp_path / "out", rows)
+    for view in ("fits", "fastest"):
+        result = sizeup.query(folder, view=view, top=2)
+        names = [
+            (row[result.columns.index("model")], row[result.columns.index("certain")]) for row in result.rows
+        ]
+        assert names == [("bounded", True), ("unbounded", False)]
 
 
 def test_sweeps_in_which_a_point_is_there_twice_are_not_compared(tmp_path: Path) -> None:

@@ -24,12 +24,17 @@ def onnx(folder: Path) -> None:
 
 
 def registry(folder: Path) -> None:
-    """Write two models, and the files of the page for owners of a registry, each named by its first line."""
+    """Write two models and the files of the page for owners of a registry, and run its sweep.
+
+    The first line of each file is its name.
+    """
     tflite(folder)
     onnx(folder)
     page = (ROOT / "docs" / "start" / "registry.md").read_text("utf-8")
     for name, content in re.findall(r"```toml\n# (\S+)\n(.*?)```", page, re.DOTALL):
         (folder / name).write_text(content, "utf-8")
+    sweep = [sys.executable, "-m", "sizeup", "sweep", "registry.toml", "-o", "results"]
+    subprocess.run(sweep, cwd=folder, check=True, capture_output=True)
 
 
 # What the commands of each page need.

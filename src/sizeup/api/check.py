@@ -15,6 +15,7 @@ from sizeup.api.analyze import check_precision, target_of
 from sizeup.api.check_each import Progress, check_each
 from sizeup.api.check_llm import check_served, is_served
 from sizeup.api.check_options import (
+    boards_command,
     command_options,
     input_options,
     is_shape,
@@ -289,6 +290,9 @@ def build_check(
         ),
         base_revision="" if reference is None else reference.source,
         changes=tuple(changes(subject, reference)) if reference is not None and is_compared else (),
+        boards_command=boards_command(
+            subject, limits, remedies, origin, precision_option(model.source, model.precision)
+        ),
     )
 
 

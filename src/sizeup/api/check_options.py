@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes, units
@@ -14,6 +14,7 @@ from sizeup.formats import Inputs
 from sizeup.results.report import Report
 
 if TYPE_CHECKING:
+    from sizeup.checks import Limit, Origin, Remedy, Subject
     from sizeup.mixed_precision.precision_map import PrecisionSpec
 
 
@@ -64,3 +65,24 @@ def command_options(limits: Mapping[str, str], expected: bool) -> str:
     """Limits as command-line options."""
     texts = [f"--{name} {value}" for name, value in limits.items()]
     return " ".join([*texts, *(["--expected"] if expected else [])])
+
+
+def boards_command(
+    subject: Subject,
+    limits: Sequence[Limit],
+    remedies: Sequence[Remedy],
+    origin: Origin | None,
+    precision: str,
+) -> str:
+    """The command that lists boards for a file too large for a microcontroller; empty if a remedy fits."""
+    from sizeup.checks.remedy_case import as_options
+
+    is_over = any(limit.fits is False and limit.name in ("ram", "flash", "arena") for limit in limits)
+    if not is_over or any(remedy.fits for remedy in remedies) or origin is None or origin.file is None:
+        return ""
+    is_map = precision.endswith(".json")  # of one model, which may exist in Python only
+    if is_map or subject.target is None or subject.target.device.device_class != "microcontroller":
+        return ""
+    options = (f"--precision {shlex.quote(precision)}" if precision else "", origin.bind_options)
+    parts = ("sizeup devices --for", origin.argument, *options, *as_options(origin.input_options))
+    return " ".join(filter(None, parts))

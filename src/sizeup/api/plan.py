@@ -104,12 +104,13 @@ def optimize(
 ) -> Optimization:
     """Write a .tflite or .onnx file that needs less memory, verified in a real runtime.
 
-    Writes the original if nothing helps. `reorder` stores the schedule with the lowest peak, `plan` a memory
-    plan that TFLite Micro uses; `cluster` is the maximum number of distinct values per weight tensor, and
-    `pack` stores such weights as lookup tables that TFLite Micro decodes. `overlap` lets outputs overlap
-    dying inputs, which is valid only for TFLite Micro's reference kernels, not for CMSIS-NN or other
-    optimized ones. `split` executes segments of a .tflite file in strips if that needs a smaller arena; they
-    may add the share `max_extra_macs` of the file's MACs. Each search ends after `time_limit` seconds.
+    Writes the original if nothing helps. `reorder` stores the schedule with the lowest peak, `plan` a
+    memory plan that TFLite Micro uses; `cluster` is the maximum number of distinct values per weight
+    tensor, and `pack` stores such weights as lookup tables that TFLite Micro decodes. `overlap` lets
+    outputs overlap inputs that are no longer needed, which is valid only for TFLite Micro's reference
+    kernels, not for CMSIS-NN or other optimized ones. `split` executes segments of a .tflite file in strips
+    if that needs a smaller arena; they may add the share `max_extra_macs` of the file's MACs. Each search
+    ends after `time_limit` seconds.
 
     With a `target`, schedule and memory plan are chosen for its kernels: the arena that `check` reports for
     the target becomes smaller, or nothing is changed. Without one, they are chosen for the reference kernels,

@@ -191,7 +191,7 @@ def _description(optimization: Optimization) -> str:
         count = sum(segment.last_op - segment.first_op + 1 for segment in optimization.strips.segments)
         parts.append(f"execute {units.plural(count, 'operator')} in strips")
     if optimization.overlaps:
-        parts.append("store a memory plan in which outputs overlap dying inputs")
+        parts.append("store a memory plan in which outputs overlap inputs that are no longer needed")
     elif optimization.has_new_plan:
         parts.append("store a memory plan in the file")
     values = optimization.cluster_values
@@ -208,7 +208,11 @@ def _tensors(count: int) -> str:
 
 
 def _notes(optimization: Optimization, runtime: Library) -> list[str]:
-    notes = [] if optimization.verification is not None else ["not verified here; the command verifies it"]
+    notes = (
+        []
+        if optimization.verification is not None
+        else ["outputs not verified here; the command verifies them"]
+    )
     if notes and not runtime.is_installed:
         notes = [f"{notes[0]} and needs {runtime.package}: pip install 'sizeup[{runtime.extra}]'"]
     strips = optimization.strips

@@ -53,7 +53,12 @@ def query(
         ),
     ] = None,
     under: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only points with at most this latency, e.g. 20ms.")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only points whose expected latency is at most this, e.g. 20ms (the upper end of the"
+            " interval, high_ms, may be above it).",
+        ),
     ] = None,
     top: Annotated[
         int | None,

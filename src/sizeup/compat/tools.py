@@ -58,8 +58,8 @@ TOOLS = (
 
 
 def listing() -> str:
-    """Every tool: its call here, and the verb that does more."""
-    lines = ["The older tools under their own names, and the verbs of sizeup that do their work:"]
+    """Every tool: its call here, and the command that does more."""
+    lines = ["The older tools under their own names, and the commands of sizeup that replace them:"]
     for tool in TOOLS:
         lines += ["", tool.title, f"  still  {tool.call}", f"  now    {tool.now}"]
     return "\n".join(

@@ -7,21 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup.render.console.check import (
-    REMEDY_LABELS,
     VERDICTS,
     Cells,
     cells,
     details,
-    effect,
     notices,
     reasons,
-    remedies_heading,
     summary,
 )
 from sizeup.render.console.check import (
     headline as check_headline,
 )
 from sizeup.render.console.columns import columns_of
+from sizeup.render.console.remedies import REMEDY_LABELS, effect, next_step, remedies_heading
 from sizeup.render.console.report import headline, receipt, title
 from sizeup.render.data.ci import model_path
 from sizeup.results.check import Check, Status, by_path
@@ -240,3 +238,6 @@ def _remedies(check: Check) -> Iterator[str]:
         change = f"{prose(remedy.description)}: {prose(effect(remedy))}{notes}"
         yield f"- **{REMEDY_LABELS[remedy.fits]}**: {change}\n"
         yield f"  {code(remedy.command)}\n"
+    command, purpose = next_step(check)
+    if command:
+        yield f"\n{code(command)}{purpose}\n"

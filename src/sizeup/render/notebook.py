@@ -11,9 +11,10 @@ from rich.cells import cell_len, set_cell_size
 
 from sizeup import units
 from sizeup.graph import name_of
-from sizeup.render.console.check import Cells, cells, details, effect, notices, reasons
+from sizeup.render.console.check import Cells, cells, details, notices, reasons
 from sizeup.render.console.check import headline as check_headline
 from sizeup.render.console.columns import Column
+from sizeup.render.console.remedies import effect
 from sizeup.render.console.report import headline, peak_size, receipt, title
 from sizeup.render.vocabulary import NOT_APPLICABLE, named, shortfall
 from sizeup.results.rows import op_label

@@ -9,7 +9,8 @@ from sizeup import units
 from sizeup.units import printable, quantity, shorten
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Contribution, HostRun, MemoryFit, MemoryPart
+    from sizeup.results.check import Check
+    from sizeup.results.parts import Contribution, HostRun, Limit, MemoryFit, MemoryPart
     from sizeup.results.report import Report
     from sizeup.targets import Standing, Target
 
@@ -19,6 +20,7 @@ NOT_APPLICABLE = "not applicable: the target cannot run or hold the model"
 MOST_NAMED = 3
 """Layers, tensors or models that a sentence names."""
 _MOST_ENTRIES = 4
+_TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters", "ttft": "TTFT", "tpot": "TPOT"}
 _FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
 STANDINGS = {
     "calibrated": "calibrated",
@@ -38,6 +40,11 @@ _WITHIN = {
 def named(name: str, format: str) -> str:
     """Returns a model's name, followed by its format if known."""
     return printable(f"{name} ({format})" if format else name)
+
+
+def quantity_title(name: str) -> str:
+    """Returns the display name of a quantity, of its growth, or of that of a layer."""
+    return " ".join(_TITLES.get(word, word) for word in name.split(" "))
 
 
 def fit_verdict(
@@ -137,3 +144,14 @@ def part_text(part: MemoryPart) -> str:
     if least == most:
         return f"{part.name} {most}"
     return f"{part.name} {least} to {most}" if part.low_bytes else f"{part.name} up to {most}"
+
+
+def arena_text(limit: Limit, check: Check) -> str:
+    """Returns the bytes of TFLite Micro's arena, to be typed into firmware; empty if they are not known."""
+    names = [part.name for other in check.limits for part in other.parts]
+    is_alone = limit.name == "arena" and check.format == "tflite" and "arena" not in names
+    is_arena = is_alone or [part.name for part in limit.parts] == ["arena"]
+    if not is_arena or limit.need_high is None:
+        return ""
+    prefix = "" if limit.need_low == limit.need_high else "up to "
+    return f"{'' if is_alone else 'arena '}{prefix}{round(limit.need_high):,} B"

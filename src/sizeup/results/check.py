@@ -66,6 +66,7 @@ class Check(Result):
     no_baseline_reason: str = ""  # why there is no baseline for growth limits
     base_revision: str = ""  # the git revision compared with
     changes: tuple[tuple[str, Growth], ...] = ()  # measures with another amount at that revision
+    boards_command: str = ""  # command that lists the boards that fit, if no remedy is enough
     update_command: str = ""  # command that writes the current amounts as baselines
     is_removed: bool = False  # existed at that revision, but no longer
 

@@ -81,14 +81,14 @@ def target_arrangements(
 def _finding(is_proven: bool, notes: list[str]) -> str:
     """What the search established, and what ended it if that is not a proof."""
     if is_proven:
-        return "nothing needs less"
+        return "no change reduces the arena"
     limit = "without a solver" if INSTALL_HINT in notes else "in --time-limit"
-    return f"nothing that needs less was found {limit}"
+    return f"no change that reduces the arena was found {limit}"
 
 
 def _unchanged(target: Target, current: int, tried: list[int], finding: str) -> str:
     best = f"; the best other schedule or memory plan needs {min(tried):,} B" if tried else ""
-    return f"{finding} on {target.name}: the arena is {current:,} B with {target.runtime.micro} kernels{best}"
+    return f"{finding} on {target.name}: it is {current:,} B with {target.runtime.micro} kernels{best}"
 
 
 def plans(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sizeup.sweeps.query import QuerySpec, Session, open_session
-from sizeup.sweeps.views import TIER
+from sizeup.sweeps.views import FIT_TIER
 
 MOST_ROWS = 25_000
 """Rows of a page at most: a few megabytes."""
@@ -19,7 +19,7 @@ COLUMNS = (
 )
 _GROUP = ("target", "precision", "batch")
 # Points that fit first, then those that may fit, then those without a latency, then those too large.
-_STANDING = f"CASE WHEN fits IS FALSE THEN 4 WHEN ms IS NULL THEN 3 ELSE {TIER} END"
+_STANDING = f"CASE WHEN fits IS FALSE THEN 4 WHEN ms IS NULL THEN 3 ELSE {FIT_TIER} END"
 _GROUPS = """
 SELECT target, precision, batch, count(*) AS points, count(*) FILTER (status <> 'ok') AS errors,
     count(*) FILTER (status = 'ok' AND fits) AS fit,

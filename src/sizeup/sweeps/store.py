@@ -169,7 +169,7 @@ class Store:
 
     def _open_lock(self, root: Path) -> IO[str]:
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            root.mkdir(exist_ok=True)
             return (root / _LOCK).open("w")
         except OSError as error:
             raise SizeupError(f"{self.storage.address}: cannot be written to: {error.strerror}") from error
@@ -178,6 +178,9 @@ class Store:
     def lock(self) -> Iterator[None]:
         """Locks a local store against other writers; does nothing if the system has no file locks."""
         fcntl = _fcntl()
+        if isinstance(self.storage, LocalStorage) and not self.storage.root.absolute().parent.exists():
+            # As for every other output.
+            raise SizeupError(f"{self.storage.address}: no such folder {self.storage.root.absolute().parent}")
         if not isinstance(self.storage, LocalStorage) or fcntl is None:
             yield
             return

@@ -314,10 +314,19 @@ def sql_error(error: Exception, sql: str, columns: Callable[[str], list[str]] | 
     missing = _NO_TABLE.search(text)
     if missing is not None:
         return SizeupError(f"unknown table {missing['name']!r}; known: {', '.join(_TABLES)}")
-    if _NO_COLUMN.search(text) is not None and columns is not None:
-        return SizeupError(f"{text}; {_columns_in(sql, columns)}")
+    column = _NO_COLUMN.search(text)
+    if column is not None and columns is not None:
+        return SizeupError(f"{text}{_nearest_columns(column['name'] or column['other'], sql, columns)}")
     line = f" (line {location.splitlines()[0]})" if location else ""
     return SizeupError(f"{text}{line}")
+
+
+def _nearest_columns(name: str, sql: str, columns: Callable[[str], list[str]]) -> str:
+    """The nearest columns of the tables that a statement names; all of them if none is near."""
+    tables = [table for table in _TABLES if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]
+    known = dict.fromkeys(column for table in tables for column in _columns_of(table, columns))
+    near = names.suggestion(name, known)
+    return f'{near}; "DESCRIBE {tables[0]}" lists all' if near else f"; {_columns_in(sql, columns)}"
 
 
 def _columns_in(sql: str, columns: Callable[[str], list[str]]) -> str:

@@ -1,8 +1,9 @@
 """Predefined SQL views of a sweep's points.
 
-A point is certain if it is known to fit its device and the cost of every op is known. Uncertain points rank
-after certain ones: first those whose fit is undetermined, then those with ops of unknown cost, whose latency
-is a lower bound. An uncertain point never removes a more certain one from a Pareto front.
+A point is certain if it is known to fit its device, the cost of every op is known, and its latency has an
+upper end if it has any. Uncertain points rank after certain ones: first those whose fit or upper end is
+undetermined, then those with ops of unknown cost, whose latency is a lower bound. An uncertain point never
+removes a more certain one from a Pareto front.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ DEFAULT = "summary"
 
 # Points that may fit.
 OPTION = "status = 'ok' AND fits IS NOT FALSE"
-CERTAIN = "(fits IS TRUE AND known_ops IS NOT DISTINCT FROM ops)"
-# How certain a point is: 0 certain, 1 may not fit, 2 has ops of unknown cost.
-TIER = "CASE WHEN known_ops IS DISTINCT FROM ops THEN 2 WHEN fits THEN 0 ELSE 1 END"
+_BOUNDED = "(ms IS NULL OR high_ms IS NOT NULL)"
+CERTAIN = f"(fits IS TRUE AND known_ops IS NOT DISTINCT FROM ops AND {_BOUNDED})"
+# How certain the fit of a point is: 0 certain, 1 may not fit, 2 has ops of unknown cost.
+FIT_TIER = "CASE WHEN known_ops IS DISTINCT FROM ops THEN 2 WHEN fits THEN 0 ELSE 1 END"
+# How certain a point is: 0 certain, 1 may not fit or take longer than any bound, 2 has ops of unknown cost.
+TIER = f"CASE WHEN known_ops IS DISTINCT FROM ops THEN 2 WHEN fits AND {_BOUNDED} THEN 0 ELSE 1 END"
 _TIMES = "ms, low_ms, high_ms"
 _TIMED = f"{OPTION} AND ms IS NOT NULL"
 _RANKED = f"""
@@ -96,8 +100,8 @@ def view_named(name: str, known: Mapping[str, View]) -> View:
     if name == "points":
         raise SizeupError('points is a table, not a view; query it with "SELECT * FROM points"')
     if name not in known:
-        near = suggestion(name, known)
-        raise SizeupError(f"unknown view {name!r}{near}; known: {', '.join(known)}")
+        names = tuple(dict.fromkeys((*known, _REGRESSIONS.name)))  # the last needs an earlier sweep
+        raise SizeupError(f"unknown view {name!r}{suggestion(name, names)}; known: {', '.join(names)}")
     return known[name]
 
 

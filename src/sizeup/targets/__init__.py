@@ -87,11 +87,14 @@ def device(name: str) -> Device:
 def devices(name: str | None = None, *, kind: str | None = None) -> list[Device]:
     """All devices, or those of a kind; with a name, the device of that name or all that mention it.
 
-    The name of a board stands for its device. Raises TargetError if a name matches no device.
+    The name of a board stands for its device, that of a kind, e.g. phone or GPUs, for its devices. Raises
+    TargetError if a name matches no device.
     """
     catalog = current_catalog()
     if name is not None and (catalog.has_device(name) or catalog.has_board(name)):
         matches = [catalog.device(name)]
+    elif name is not None and (named_kind := _kind_named(name)) is not None:
+        matches = [device for device in catalog.devices() if device.device_class == named_kind]
     else:
         word = "" if name is None else lookup_key(name)
         matches = [device for device in catalog.devices() if word in _described(device)]
@@ -156,11 +159,18 @@ def _board_described(board: Board) -> str:
     return " ".join(map(lookup_key, (board.name, board.title, board.vendor, board.device, *board.aliases)))
 
 
+_KINDS = {lookup_key(name): name for name in DEVICE_CLASSES}
+_KINDS |= {"mcu": "microcontroller", "sbc": "single-board computer"}
+
+
+def _kind_named(text: str) -> str | None:
+    """The device kind of that name, abbreviation or plural, if there is one."""
+    key = lookup_key(text)
+    return _KINDS.get(key) or _KINDS.get(key.removesuffix("s"))
+
+
 def _kind(text: str) -> str:
-    short = {"mcu": "microcontroller", "sbc": "single-board computer"}
-    name = short.get(lookup_key(text)) or next(
-        (kind for kind in DEVICE_CLASSES if lookup_key(kind) == lookup_key(text)), None
-    )
+    name = _kind_named(text)
     if name is None:
         hint = suggestion(text, DEVICE_CLASSES) or f"; known: {', '.join(DEVICE_CLASSES)}"
         raise TargetError(f"unknown device kind {text!r}{hint}")

@@ -183,7 +183,9 @@ class Catalog:
             names = self._names[kind] | (self._names["board"] if kind == "device" else {})
             near = dict.fromkeys(names[spelling] for spelling in nearest(name, names, 8))
             hint = f"nearest: {', '.join(list(near)[:5])}" if near else self._listing(kind)
-            adding = f"; to add it: {adding_command(name)}" if kind == "device" else ""
+            if kind == "device" and "," in name:
+                hint = f"{hint}; one target is given at a time"
+            adding = f"; to add it: {adding_command(name)}" if kind == "device" and "," not in name else ""
             raise TargetError(f"unknown {kind} {name!r}; {hint}{adding}")
         return known_name
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sizeup.render.console.check import both_amounts, quantity_title
+from sizeup.render.console.check import both_amounts
+from sizeup.render.vocabulary import quantity_title
 from sizeup.results.check import MEASURE_UNITS, Growth
 from sizeup.units import quantity
 

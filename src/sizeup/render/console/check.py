@@ -11,21 +11,24 @@ from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled, print_rows
 from sizeup.render.console.npu import npu_lines
+from sizeup.render.console.remedies import render_remedies
 from sizeup.render.vocabulary import (
     MOST_NAMED,
     NOT_APPLICABLE,
+    arena_text,
     contributions_text,
     fit_verdict,
     host_run_text,
     named,
     part_text,
+    quantity_title,
     uncounted_entries,
 )
 from sizeup.results.check import Check, Growth, Status, by_path, status
 from sizeup.units import plural, printable, quantity, rate
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Limit, Remedy
+    from sizeup.results.parts import Limit
 
 VERDICTS: dict[Status, str] = {
     "fits": "YES",
@@ -34,10 +37,6 @@ VERDICTS: dict[Status, str] = {
     "error": "ERROR",
     "removed": "REMOVED",
 }
-REMEDY_LABELS = {True: "fits", False: "not enough", None: "may fit"}
-_TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters", "ttft": "TTFT", "tpot": "TPOT"}
-_HEADING = "Remedies, each applied and checked again:"
-_NOTHING = "No remedy found: no change that was tried reduces the need of this model."
 _MEMORIES = ("ram", "arena", "peak")
 
 
@@ -205,11 +204,6 @@ def title(limit: Limit) -> str:
     return quantity_title(limit.name)
 
 
-def quantity_title(name: str) -> str:
-    """Returns the display name of a quantity, of its growth, or of that of a layer."""
-    return " ".join(_TITLES.get(word, word) for word in name.split(" "))
-
-
 def over(limit: Limit, *, with_largest: bool = True) -> str:
     """Returns by how much a limit is exceeded, and the largest contributions."""
     assert limit.maximum is not None
@@ -318,6 +312,8 @@ def details(check: Check) -> Iterator[Finding]:
     for limit in check.limits:
         if len(limit.parts) > 1:
             yield Finding(title(limit), " + ".join(map(part_text, limit.parts)))
+        elif text := arena_text(limit, check):
+            yield Finding(title(limit), text)
         least, most, expected = limit.need_low, limit.need_high, limit.expected
         if expected is not None and least is not None and most is not None and least != most:
             span = f"90 % interval {limit.format(least)} to {limit.format(most)}"
@@ -332,24 +328,6 @@ def details(check: Check) -> Iterator[Finding]:
         yield Finding("live at peak", names + (f" and {rest:,} more" if rest > 0 else ""))
     for text in dict.fromkeys(text for limit in check.limits for text in limit.assumptions):
         yield Finding("assumed", text)
-
-
-def effect(remedy: Remedy) -> str:
-    """Returns the needs before and after a remedy."""
-    parts = []
-    for change in remedy.changes:
-        before, after = quantity(change.unit, change.before), quantity(change.unit, change.after)
-        parts.append(f"{quantity_title(change.name)} from {before} to {after}")
-    return ", ".join(dict.fromkeys(parts))  # several budgets may limit one quantity
-
-
-def remedies_heading(check: Check) -> str:
-    """Returns the heading of the remedies, or that none was found if they were searched for."""
-    if check.remedies:
-        return _HEADING
-    is_over = any(limit.fits is False for limit in check.limits)
-    is_searched = check.has_searched_remedies and not check.unsupported_reason
-    return _NOTHING if is_searched and is_over else ""
 
 
 _STYLES = {
@@ -385,14 +363,4 @@ def _render(check: Check, console: Console) -> None:
         console.print()
     for finding in findings:
         print_labeled(console, finding.label, finding.text, "dim" if finding.label == "assumed" else "")
-    heading = remedies_heading(check)
-    if heading:
-        console.print()
-        console.print(Text(heading, style="bold"))
-    for remedy in check.remedies:
-        style = {True: "green", False: "", None: "yellow"}[remedy.fits]
-        print_labeled(console, REMEDY_LABELS[remedy.fits], f"{remedy.description}: {effect(remedy)}", style)
-        for note in remedy.notes:
-            print_labeled(console, "", note, "dim")
-        # On one line, to be copied.
-        console.print(Text(printable(f"    $ {remedy.command}"), style="bold"), soft_wrap=True)
+    render_remedies(check, console)

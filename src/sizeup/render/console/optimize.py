@@ -165,9 +165,9 @@ def _overlap(result: Optimization) -> str:
     if not result.has_only_input_overlaps:
         text = f"{plural(result.overlaps, 'tensor')} with other live tensors"
     elif result.overlaps == 1:
-        text = "1 output with its dying input"
+        text = "1 output with an input that is no longer needed"
     else:
-        text = f"{result.overlaps:,} outputs with their dying inputs"
+        text = f"{result.overlaps:,} outputs with inputs that are no longer needed"
     origin = "" if result.has_new_plan else ", in the plan stored in the original file"
     return f"{text}{origin}: {result.valid_kernels}"
 

@@ -336,23 +336,26 @@ def render_tradeoff(tradeoff: Tradeoff, console: Console) -> None:
         more = f"  {units.plural(len(points) - _MOST_ROWS, 'more row')}: -o FILE.csv writes all"
         console.print(Text(more, style="dim"), soft_wrap=True)
     if len(points) > len(tradeoff.rows):
-        console.print()
+        text = "per precision, over all its points: means, and the largest memory"
+        console.print(Text(f"\n  {text}", style="dim"), soft_wrap=True)
         print_rows(console, _mean_titles(tradeoff), [_mean_words(tradeoff, row) for row in tradeoff.rows])
 
 
 def _mean_titles(tradeoff: Tradeoff) -> list[str]:
     accepted = ["accepted"] if tradeoff.has_budgets else []
-    return ["points", tradeoff.share_name, "latency", "energy", "memory", *accepted, "precision (means)"]
+    return ["points", tradeoff.share_name, "latency", "energy", "memory", *accepted, "precision"]
 
 
 def _mean_words(tradeoff: Tradeoff, row: Row) -> list[str]:
     accepted = NOTHING if row.accepted_ratio is None else f"{100 * row.accepted_ratio:.0f} %"
+    # A mean of memory over batch sizes is the memory of none of them.
+    memory = [point.memory_bytes or 0 for point in tradeoff.points if point.precision == row.precision]
     return [
         f"{row.points:,}",
         _percent(row.agreement if tradeoff.share_name == "agreement" else row.accuracy),
         NOTHING if row.seconds is None else units.duration(row.seconds),
         NOTHING if row.joules is None else units.joules(row.joules),
-        NOTHING if row.memory_bytes is None else units.size(row.memory_bytes),
+        NOTHING if row.memory_bytes is None else units.size(max(memory)),
         *([accepted] if tradeoff.has_budgets else []),
         row.precision,
     ]

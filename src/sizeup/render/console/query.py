@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.render.console.columns import shortened
+from sizeup.render.console.layout import print_labeled
 from sizeup.render.vocabulary import NOTHING, UNKNOWN
 from sizeup.units import printable
 
@@ -40,12 +42,15 @@ _OPTIONAL = (
     "caveat",
     "error",
     "error_kind",
+    "reason",
     "fits_reason",
     "latency_missing",
     "counts_missing",
     "times_missing",
     "assumptions",
 )
+# Columns that are printed as the numbers of reasons below the table, by the views that promise reasons.
+_REASONS, _EXPLAINED = ("fits_reason", "latency_missing", "counts_missing"), ("unknown", "misfits")
 _COUNTS = ("macs", "params", "elementwise_ops")
 # Times of other models, and of language models, whose rows have a concurrency.
 _LATENCIES, _SERVED_TIMES = ("ms", "low_ms", "high_ms", "energy_mj"), ("tpot_ms", "ttft_ms")
@@ -57,9 +62,33 @@ def render(result: QueryResult, console: Console) -> None:
     page = result.preview(_SHOWN if spec.top is None else _MOST)
     if result.view is not None:
         console.print(Text(f"{result.view.name}: {result.view.description}", style="bold"), soft_wrap=True)
+    reasons: dict[str, int] = {}
+    if result.view is not None and result.view.name in _EXPLAINED:
+        page, reasons = _numbered_reasons(page)
     hidden = _print(page, console, spec.sql is not None) if page.rows else []
+    for text, number in reasons.items():
+        print_labeled(console, f"reason {number}", text)
     for line in _footer(spec, page, hidden):
         console.print(Text(printable(line), style="dim"), soft_wrap=True)
+
+
+def _numbered_reasons(page: Preview) -> tuple[Preview, dict[str, int]]:
+    """Returns a page with one column of the numbers of reasons instead of their texts, and the numbers.
+
+    The texts are too long for a column, and many rows have the same.
+    """
+    numbers: dict[str, int] = {}
+    indexes = [index for index, name in enumerate(page.columns) if name in _REASONS]
+    kept = [index for index, name in enumerate(page.columns) if name not in _REASONS]
+    place = 1 + max(kept.index(page.columns.index(name)) for name in ("model", "target"))
+    rows = []
+    for row in page.rows:
+        cell = ", ".join(str(numbers.setdefault(row[i], len(numbers) + 1)) for i in indexes if row[i])
+        values = [row[index] for index in kept]
+        rows.append((*values[:place], cell, *values[place:]))
+    names = [page.columns[index] for index in kept]
+    columns = (*names[:place], "reason", *names[place:])
+    return replace(page, columns=columns, rows=tuple(rows)), numbers
 
 
 def _footer(spec: QuerySpec, page: Preview, hidden: Sequence[str]) -> Iterator[str]:

@@ -329,7 +329,12 @@ def _convention_lines(counted: ConventionCounts) -> list[tuple[str, str]]:
     differences = [f"{op_kind} {_signed(value)}" for op_kind, value in list(parts.items())[:_MOST_OP_KINDS]]
     if len(parts) > _MOST_OP_KINDS:
         differences.append(f"{len(parts) - _MOST_OP_KINDS} more op kinds")
-    lines.append(("", f"minus MACs: {', '.join(differences)}" if differences else "equal for every op kind"))
+    lines.append(
+        (
+            "",
+            f"difference to the MACs: {', '.join(differences)}" if differences else "equal for every op kind",
+        )
+    )
     if counted.not_reproduced:
         excluded = units.plural(counted.not_reproduced, "operator")
         lines.append(("", f"excludes {excluded} whose count by that tool is not reproduced"))

@@ -145,7 +145,11 @@ def _cards(board: Leaderboard, points: int) -> Iterator[str]:
     where = f"on {units.plural(len(targets), 'target')} at {units.plural(len(precisions), 'precision')}"
     yield _card("Models", f"{board.models:,}", where)
     yield _card("Points", units.count(points), _shown(board, points))
-    yield _card("Fit", units.share(fit, points), f"{units.plural(fit, 'point')} known to fit")
+    yield _card(
+        "Fit",
+        units.share(fit, points),
+        f"of all points, failed ones included; {units.plural(fit, 'point')} known to fit",
+    )
     yield _card(
         "Failed",
         f"{board.failed:,}",
