@@ -103,6 +103,13 @@ def test_operators_between_dequantization_and_quantization_are_in_integers() -> 
     assert (usage(after).peak_bytes, usage(graph).peak_bytes) == (1024 + 256, 2 * 1024 + 64)
 
 
+def test_both_ends_of_a_quantized_onnx_file_are_explained() -> None:
+    for target in (TARGET, "stm32h747/stedgeai"):
+        check = sizeup.check(quantized(), target, ram=1280 + 600, remedies=False)
+        assert check.fits is None, target
+        assert any("keeps floats between DequantizeLinear" in caveat for caveat in check.caveats)
+
+
 def test_an_operator_with_a_reader_in_floats_stays_in_floats() -> None:
     graph = folded(quantized(float_reader=True))
     assert in_integers(graph) is graph

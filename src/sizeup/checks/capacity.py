@@ -26,6 +26,10 @@ _RESERVE_SHARE, _RESERVE_LEAST = 10, 128 << 20
 _CUDNN = ("conv", "conv_transpose")
 _LAYERS = (*_CUDNN, "matmul")
 EXTERNAL_RAM = "the arena does not fit on chip: in external RAM, the latency of on-chip RAM is a lower bound"
+_FLOATS = (
+    "the upper end of the RAM is that of a converter that keeps floats between DequantizeLinear and"
+    " QuantizeLinear"
+)
 # Kernel libraries whose memory is part of the computed arena.
 _EXACT = ("reference", "cmsis-nn")
 
@@ -140,6 +144,8 @@ def _caveats(needs: Needs, target: Target) -> tuple[str, ...]:
     runtime, format = target.runtime, needs.graph.format
     arena = needs.arena(target) if runtime.micro else None
     caveats = () if arena is None else arena.caveats
+    if target.has_no_system and needs.in_integers is not needs:
+        caveats += (_FLOATS,)
     if runtime.micro and needs.conversion.composed:
         names = ", ".join(needs.conversion.composed)
         text = "a converter uses several operators instead, whose memory is an assumed upper bound"
@@ -220,12 +226,14 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
         parts = [MemoryPart("arena", arena.head_bytes, None, arena.tail_unknown_reason)]
     else:
         packed, count, conversion = needs.greedy_plan_bytes, len(needs.graph.ops), needs.conversion
-        least = needs.in_integers.usage.peak_bytes
+        least = needs.in_integers
         parts = [
-            MemoryPart("arena", least, packed, "tensors as placed by TFLite Micro's planner"),
+            MemoryPart(
+                "arena", least.usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"
+            ),
             MemoryPart(
                 "interpreter",
-                _TAIL[0] * count,
+                _TAIL[0] * len(least.graph.ops),
                 _TAIL[1] * (count + 1 + conversion.added_operators),
                 f"assumed for {units.plural(count, 'operator')}, as there is no .tflite file",
             ),
