@@ -145,7 +145,7 @@ def test_the_standing_of_each_target_is_listed(run: Run) -> None:
     assert standings["rpi5/ncnn"]["by_precision"]["fp32"] == "calibrated"
     assert standings["rpi5/ncnn"]["verified"] == data["devices"][0]["verified"]
     printed = " ".join(run("rpi5")[1].split())
-    assert " ncnn: calibrated at fp32, int8; " in printed
+    assert " ncnn: calibrated at fp32, fp16, int8; " in printed
     assert "data not verified" in " ".join(run("apollo4")[1].split())
 
 

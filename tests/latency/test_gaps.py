@@ -115,6 +115,7 @@ def test_operators_that_count_as_nothing_leave_no_upper_end(name: str, results: 
     assert (note in few.notes, note in many.notes) == (False, True)
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("model", ["mlperf_resnet8_int8", "te_vww", "te_persondet", "te_mcunetv2_large"])
 @pytest.mark.parametrize("runtime", ["tflm", "tflm-cmsis-nn", "tinyengine", "stedgeai"])
 def test_networks_like_the_measured_ones_keep_their_upper_end(shared: Path, model: str, runtime: str) -> None:
