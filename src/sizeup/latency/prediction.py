@@ -162,12 +162,13 @@ def predict_roofline(work: Work, target: Target) -> RooflinePrediction:
     times = kernels(rates, work)
     slowed = np.where(is_complete, work.totals(times.seconds), np.nan)
     slowed_low, slowed_high = slowed * slowdown.low, slowed * slowdown.high
-    is_possible = slowed_high >= least  # false if nan
-    by_kernel = (slowed >= least)[work.network]
+    physical = work.totals(np.maximum(bound.compute, bound.traffic))  # a launch may be shorter than usual
+    is_possible, is_slowed = slowed_high >= physical, slowed >= physical  # false if nan
+    by_kernel = is_slowed[work.network]
     parts = ("compute", "traffic", "launch", "seconds")
     mixed = Kernels(*(np.where(by_kernel, getattr(times, part), getattr(bound, part)) for part in parts))
-    low = np.where(is_possible, np.maximum(slowed_low, least), np.nan)
-    high = np.where(is_possible, slowed_high, np.nan)
+    low = np.where(is_possible, np.where(is_slowed, slowed_low, least), np.nan)
+    high = np.where(is_possible, np.where(is_slowed, slowed_high, np.maximum(slowed_high, least)), np.nan)
     seconds = work.totals(mixed.seconds)
     return RooflinePrediction(
         mixed, slowdown, rates, seconds, low, high, tuple(notes), slowed, slowed_low, slowed_high
