@@ -252,10 +252,8 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
 
 def _with_unmodeled(parts: list[MemoryPart], needs: Needs) -> list[MemoryPart]:
     """The parts; without an upper end if the tensors inside control flow are not counted."""
-    names = ", ".join(needs.usage.unmodeled)
-    if not names:
-        return parts
-    return [*parts, MemoryPart("control flow", 0, None, f"the internal memory of {names} is not known")]
+    reason = needs.usage.unmodeled_reason
+    return [*parts, MemoryPart("control flow", 0, None, reason)] if reason else parts
 
 
 def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
@@ -278,8 +276,7 @@ def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNe
         )
     else:
         most = None if usage.unmodeled else usage.peak_bytes
-        names = ", ".join(usage.unmodeled)
-        more = f"; the internal memory of {names} is not known" if names else ""
+        more = f"; {usage.unmodeled_reason}" if usage.unmodeled else ""
         parts.append(MemoryPart("tensors", usage.peak_bytes, most, f"peak of the original schedule{more}"))
     if limit is None:
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
@@ -326,7 +323,7 @@ def _gpu_memory(needs: Needs, target: Target, process: GpuProcess, available: in
     if usage.unknown_sizes:
         basis = "without tensors whose size depends on data"
     elif usage.unmodeled:
-        basis += f"; the internal memory of {', '.join(usage.unmodeled)} is not known"
+        basis += f"; {usage.unmodeled_reason}"
     is_bounded = not usage.unknown_sizes and not usage.unmodeled
     parts = (
         MemoryPart("weights", 0 if _is_bound(needs) else weights, weights, "loaded once, in blocks of 512 B"),

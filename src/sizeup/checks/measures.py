@@ -106,9 +106,7 @@ def _weights(subject: Subject) -> Amount:
 
 def _peak(subject: Subject) -> Amount:
     usage = subject.usage
-    reason = usage.unavailable_reason
-    if usage.unmodeled:
-        reason = f"the internal memory of {', '.join(usage.unmodeled)} is not known"
+    reason = usage.unmodeled_reason or usage.unavailable_reason
     return Amount(usage.peak_bytes, None if reason else usage.peak_bytes, None, reason, subject.peak_tensors)
 
 

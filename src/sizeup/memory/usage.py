@@ -65,6 +65,12 @@ class Usage:
             return "the size of 1 tensor depends on data"
         return f"the sizes of {self.unknown_sizes:,} tensors depend on data"
 
+    @property
+    def unmodeled_reason(self) -> str:
+        """Why the peak is a lower bound; empty if the memory of all ops is modeled."""
+        names = ", ".join(self.unmodeled)
+        return f"the internal memory of {names} is not known" if names else ""
+
 
 def usage(
     graph: Graph,
