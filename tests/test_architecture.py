@@ -22,7 +22,7 @@ from sizeup import errors
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path(sizeup.__file__).parent
 HEAVY = ("torch", "onnx", "ai_edge_litert", "flatbuffers", "rich", "typer", "pandas", "matplotlib", "numpy")
-LINES = 400
+LINES = 900
 
 
 def drawn_tree() -> list[tuple[int, str]]:

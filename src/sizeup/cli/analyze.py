@@ -24,7 +24,7 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 if TYPE_CHECKING:
     from sizeup.results.table import By as Rows
@@ -42,7 +42,7 @@ class By(str, Enum):
     precision = "precision"
 
 
-@command
+@limited_command
 def analyze(
     model: Model,
     device: Device = None,

@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sizeup.cli.commands import USAGE_ERROR
-from sizeup.cli.options import Bind, Inputs, Json, Precision, Rules, bindings, device_option, model_inputs
+from sizeup.cli.options import (
+    Bind,
+    Inputs,
+    Json,
+    MemoryLimit,
+    Precision,
+    Rules,
+    TimeLimit,
+    bindings,
+    device_option,
+    model_inputs,
+    work_limits,
+)
 from sizeup.cli.runner import BAD_INPUT, FAILED, INCOMPLETE, command
 
 if TYPE_CHECKING:
+    from sizeup.api.limits import WorkLimits
     from sizeup.checks.baselines import Update
     from sizeup.checks.language_models import ServingCheck
     from sizeup.results.check import Check
@@ -161,6 +174,8 @@ def check(
     ] = False,
     json: Json = False,
     rules: Rules = None,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
 ) -> None:
     """Check whether models fit a target or meet budgets, and find changes that would make them fit.
 
@@ -186,6 +201,11 @@ def check(
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
         )
+    limits_of_work = work_limits(time_limit, memory_limit, _default_limits(budget, update_baselines))
+    if limits_of_work and update_baselines:
+        raise typer.BadParameter(
+            "cannot be combined with --time-limit or --memory-limit", param_hint="--update-baselines"
+        )
     models = _select_models(models, budget, changed)
     written = _output_paths(output or [], junit)
     updates: tuple[Update, ...] = ()
@@ -207,6 +227,7 @@ def check(
                 strict=strict,
                 run=bool(run),
                 progress=progress,
+                work_limits=limits_of_work,
             )
         elif language_check is not None:
             searched = remedies is not False
@@ -224,7 +245,9 @@ def check(
                 remedies=remedies is not False,
                 run=run,
             )
-            checks = api.check_models(models or (), options, against=against, progress=progress)
+            checks = api.check_models(
+                models or (), options, against=against, progress=progress, work_limits=limits_of_work
+            )
     for path in written:
         Checks(tuple(checks)).save(path)
     _print(checks, as_json=json, as_markdown=markdown, annotated=github)
@@ -234,6 +257,13 @@ def check(
     if code:
         sys.stdout.flush()
         raise typer.Exit(code)
+
+
+def _default_limits(budget: Path | None, update_baselines: bool) -> WorkLimits:
+    """The limits of the work on a model: a budget is a gate, whose models may be of others."""
+    from sizeup.api.limits import BUDGET_LIMITS, NO_LIMITS
+
+    return NO_LIMITS if budget is None or update_baselines else BUDGET_LIMITS
 
 
 def _print_updates(updates: Sequence[Update], budget: Path | None) -> None:

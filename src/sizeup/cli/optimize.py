@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.options import Bind, Json, bindings, device_option
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup optimize model.tflite -d stm32f746/tflm-cmsis-nn -o smaller.tflite"
 
 
-@command
+@limited_command
 def optimize(
     model: Annotated[
         Path,
@@ -81,7 +81,7 @@ def optimize(
     verify: Annotated[
         bool, typer.Option(help="Run the original and the result in a real runtime and compare the outputs.")
     ] = True,
-    time_limit: Annotated[
+    search_limit: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="Time limit per search in seconds, e.g. 60.")
     ] = 10,
     bind: Bind = None,
@@ -97,7 +97,7 @@ def optimize(
     if max_extra_macs is not None and not split:
         raise typer.BadParameter("needs --split", param_hint="--max-extra-macs")
     extra_macs = parse_share("5%" if max_extra_macs is None else max_extra_macs, "--max-extra-macs")
-    with terminal.searching(f"rewriting {terminal.name_of(model)}", time_limit) as progress:
+    with terminal.searching(f"rewriting {terminal.name_of(model)}", search_limit) as progress:
         result = api.optimize(
             model,
             output,
@@ -107,7 +107,7 @@ def optimize(
             pack=pack,
             overlap=overlap,
             verify=verify,
-            time_limit=time_limit,
+            time_limit=search_limit,
             bind=sizes,
             progress=progress,
             target=device,

@@ -21,12 +21,12 @@ from sizeup.cli.options import (
     device_option,
     model_inputs,
 )
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup plan model.tflite --plot arena.png"
 
 
-@command
+@limited_command
 def plan(
     model: Model,
     device: Annotated[
@@ -37,7 +37,7 @@ def plan(
         ),
     ] = None,
     reorder: Annotated[bool, typer.Option(help="Search for the schedule with the lowest peak.")] = True,
-    time_limit: Annotated[
+    search_limit: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="Time limit per search in seconds, e.g. 60.")
     ] = 10,
     alignment: Annotated[
@@ -75,7 +75,7 @@ def plan(
         plots.check(path)
     arguments = model_inputs(input)
     sizes = bindings(bind)
-    with terminal.searching(f"planning {terminal.name_of(model)}", time_limit) as progress:
+    with terminal.searching(f"planning {terminal.name_of(model)}", search_limit) as progress:
         for path in rules or ():
             models_api.load_rules(path)
         memory_plan = api.plan(
@@ -85,7 +85,7 @@ def plan(
             precision=precision,
             reorder=reorder,
             alignment=alignment,
-            time_limit=time_limit,
+            time_limit=search_limit,
             progress=progress,
             target=device,
         )

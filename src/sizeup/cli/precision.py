@@ -22,7 +22,7 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
-from sizeup.cli.runner import INCOMPLETE, command
+from sizeup.cli.runner import INCOMPLETE, limited_command
 from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ EXAMPLE = "Example: sizeup precision model.tflite --weights 256KiB --activations
 _DEFAULT_PRECISIONS = "fp32,fp16,int8,int4,int2"
 
 
-@command
+@limited_command
 def precision(
     model: Model,
     weights: Annotated[
@@ -122,7 +122,7 @@ def precision(
             metavar="SHARE", help="Stop once the loss is proven within this share of the optimum, e.g. 1%."
         ),
     ] = "0%",
-    time_limit: Annotated[
+    search_limit: Annotated[
         float,
         typer.Option(metavar="S", min=0.1, help="Time limit per assignment in seconds, e.g. 60."),
     ] = 20,
@@ -165,7 +165,7 @@ def precision(
     losses_by_layer = None if losses is None else read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": names}
     budgets: Any = {"weights": weights, "activations": activations, "latency": latency, "energy": energy}
-    search: Any = {"sensitivity": sensitivity, "gap": parse_share(gap, "--gap"), "time_limit": time_limit}
+    search: Any = {"sensitivity": sensitivity, "gap": parse_share(gap, "--gap"), "time_limit": search_limit}
     result: PrecisionAssignment | PrecisionFits | PrecisionFront
     with terminal.steps(f"assigning precisions to {terminal.name_of(model)}") as progress:
         for path in rules or ():

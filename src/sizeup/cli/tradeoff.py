@@ -10,12 +10,12 @@ import typer
 
 from sizeup.cli import completion
 from sizeup.cli.options import Bind, Device, Inputs, Json, Model, RawCsv, Trust, bindings, model_inputs
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup tradeoff model.onnx -d rpi5/ort --batch 1,8 --data test.npz -o table.html"
 
 
-@command
+@limited_command
 def tradeoff(
     model: Model,
     precisions: Annotated[
