@@ -31,6 +31,8 @@ from sizeup.cli import (
 )
 from sizeup.cli.commands import USAGE_ERROR, Command, CommandGroup, usage_message
 from sizeup.cli.runner import BAD_INPUT
+from sizeup.logs import inert_output
+from sizeup.units import printable
 
 __all__ = ["app", "main"]
 
@@ -114,6 +116,11 @@ def main(arguments: list[str] | None = None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # Names in models may contain characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="replace")
+    with inert_output(sys.argv[1:] if arguments is None else arguments):
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         code = app(arguments, prog_name="sizeup", standalone_mode=False)
     except USAGE_ERROR as error:
@@ -122,7 +129,8 @@ def main(arguments: list[str] | None = None) -> None:
         print_error(*usage_message(error))
         sys.exit(BAD_INPUT)
     except Exception:
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            print(printable(line), file=sys.stderr)
         print("sizeup: internal error; please report it with the traceback above", file=sys.stderr)
         sys.exit(_CRASHED)
     finally:

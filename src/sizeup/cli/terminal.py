@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from sizeup.cli.clock import since_start
+from sizeup.logs import inert_json
 from sizeup.units import duration, printable, shorten, size
 
 if TYPE_CHECKING:
@@ -23,27 +24,12 @@ if TYPE_CHECKING:
     from sizeup.sweeps import Progress
 
 _SECONDS_BETWEEN_LINES = 10.0
-_COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
 _QUIET = ContextVar("quiet", default=False)
 
 
 def set_quiet(quiet: bool) -> None:
     """Set whether only errors are printed on stderr."""
     _QUIET.set(quiet)
-
-
-class _Log:
-    """A stream whose lines are never commands to GitHub Actions, even if a layer is named `::error::`."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write text, with a space inserted into `::command` and `##[command]`."""
-        return self._stream.write(_COMMAND.sub(r"\1: ", text).replace("##[", "## ["))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 class _Output(Console):
@@ -54,11 +40,18 @@ class _Output(Console):
 
 def output() -> Console:
     """The console for results; without colors if the terminal or the environment does not allow them."""
-    return _Output(file=cast(IO[str], _Log(sys.stdout)), highlight=False, soft_wrap=False)
+    return _Output(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
 def _errors() -> Console:
-    return Console(file=cast(IO[str], _Log(sys.stderr)), highlight=False)
+    return Console(file=sys.stderr, highlight=False)
+
+
+def print_json(content: Mapping[str, Any] | Iterable[str]) -> None:
+    """Print plain data, or lines of JSON, on stdout."""
+    if isinstance(content, Mapping):
+        content = [json.dumps(content, indent=2), "\n"]
+    sys.stdout.writelines(map(inert_json, content))
 
 
 def print_error(message: str, hint: str = "") -> None:
