@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from sizeup.cli.outputs import outputs
 from sizeup.errors import Incomplete, SizeupError
 
 FAILED = 1
@@ -39,7 +40,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             from sizeup.cli import terminal
 
             terminal.set_quiet(quiet)
-            with resolved_devices(kwargs) as arguments:
+            are_reports = function.__name__ == "check"
+            with outputs(kwargs, are_reports=are_reports), resolved_devices(kwargs) as arguments:
                 function(*args, **arguments)
             sys.stdout.flush()
         except SizeupError as error:
