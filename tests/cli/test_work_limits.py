@@ -15,7 +15,7 @@ import pytest
 
 from cli.running import Run, run_command
 from sizeup.api.check_each import check_each
-from sizeup.api.limits import BUDGET_LIMITS, NO_LIMITS, WorkLimits
+from sizeup.api.limits import BUDGET_LIMITS, NO_LIMITS, WorkLimits, _move
 from sizeup.checks.limits import Limit
 from sizeup.errors import SizeupError
 from sizeup.results.check import Check, Checks
@@ -177,3 +177,48 @@ def test_limits_are_read_from_text(run: Run) -> None:
     assert "--memory-limit" in wrong.err
     both = run("check", "--budget", "b.toml", "--update-baselines", "--time-limit", "5")
     assert (both.code, "--update-baselines" in both.err) == (2, True)
+
+
+@pytest.mark.extras
+def test_outputs_of_a_confined_command_are_moved(
+    gate: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("landlockpy")
+    monkeypatch.setenv("SIZEUP_SANDBOX", "required")
+    monkeypatch.chdir(gate)
+    limits = ("--time-limit", "100")
+    ended = run("analyze", "a.tflite", "-o", "new.html", "-o", "new.json", "--plot", "memory.png", *limits)
+    assert (ended.code, ended.err.count("written")) == (0, 3)
+    (gate / "z.tflite").chmod(0o600)
+    ended = run("optimize", "z.tflite", "-o", "less.tflite", *limits)
+    assert ended.code == 0, ended.err
+    assert (gate / "less.tflite").stat().st_mode & 0o777 == 0o600
+    assert "outputs are identical" in ended.out or "equal" in ended.out, ended.out
+    assert run("analyze", "less.tflite").code == 0
+    refused = run("analyze", "a.tflite", "-o", "none/new.json", *limits)
+    assert (refused.code, "none" in refused.err) == (2, True)
+    assert json.loads((gate / "new.json").read_text())["totals"]["macs"] == 2_656_768
+    assert not [*gate.glob(".*")]
+
+
+def test_worker_may_not_name_other_outputs(tmp_path: Path) -> None:
+    (tmp_path / "content").write_text("content")
+    typed = {tmp_path / "out" / "report.html"}
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "Makefile").write_text("all:")
+    (tmp_path / "link").symlink_to(tmp_path / "out" / "Makefile")
+
+    def move(content: str, output: Path) -> None:
+        _move(tmp_path / content, output, tmp_path, typed)
+
+    move("content", tmp_path / "out" / "report.html")
+    move("content", tmp_path / "out" / "weights.bin")
+    assert (tmp_path / "out" / "weights.bin").read_text() == "content"
+    for content, output in [
+        ("content", tmp_path / "out" / "Makefile"),
+        ("content", tmp_path / "other"),
+        ("link", tmp_path / "out" / "report.html"),
+        ("out/Makefile", tmp_path / "out" / "report.html"),
+    ]:
+        with pytest.raises(SizeupError, match="the worker may not write it"):
+            move(content, output)

@@ -215,7 +215,7 @@ class _Gate:
         updates = []
         for path, measured in self._measured.items():
             after, update = updated(self._read(path), measured, self._exists)
-            write_text(path, [file_text(after)], make_folder=True)
+            write_text(path, [file_text(after)], make_folder=True, inside=self.budgets.folder)
             updates.append(update)
         return tuple(updates)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sizeup import files
 from sizeup.errors import Incomplete, SizeupError, WorkerFailed
 from sizeup.workers import OUT_OF_MEMORY, TIMED_OUT, Supervisor
 from sizeup.workers.forked import CAN_FORK
@@ -61,18 +63,53 @@ def check_in_worker(
     return tuple(checks)
 
 
-def run_in_worker(run: Callable[[], int], limits: WorkLimits) -> int:
-    """The exit code of a command, which prints and writes in a worker; raises Incomplete at a limit."""
+def run_in_worker(
+    run: Callable[[], int], limits: WorkLimits, readable: Iterable[Path] | None, outputs: Iterable[Path]
+) -> int:
+    """The exit code of a command that runs in a worker; raises Incomplete at a limit.
+
+    It prints on the streams of this process. It writes to a temporary folder, from which this process moves
+    the `outputs` that the user named, unless `readable` is None: then it is not confined.
+    """
+    typed = {target for path in outputs if (target := files.target_of(path)) is not None}
+
+    def moves(scratch: Path, written: dict[str, str]) -> None:
+        for content, output in written.items():
+            _move(Path(content), Path(output), scratch, typed)
+
+    def work() -> tuple[int, dict[str, str]]:
+        return run(), {} if files.outbox is None else files.outbox.outputs
+
     try:
-        return int(_in_worker(run, limits, readable=None))
+        code, _ = _in_worker(work, limits, readable, is_silent=False, finish=moves)
+        return int(code)
     except WorkerFailed as failed:
         if failed.kind in (TIMED_OUT, OUT_OF_MEMORY):
             raise Incomplete(f"undetermined: it {failed}; {_advice(failed)}") from failed
         raise SizeupError(f"the worker {failed}") from failed
 
 
-def _in_worker(run: Callable[[], Any], limits: WorkLimits, readable: Iterable[Path] | None) -> Any:
-    """What a function returns in a worker; None for `readable`: it is not confined."""
+def _move(content: Path, output: Path, scratch: Path, typed: set[Path]) -> None:
+    """Move what a worker wrote to an output that the user named, or to a new file next to it."""
+    is_new = not os.path.lexists(output) and any(output.is_relative_to(path.parent) for path in typed)
+    if content.parent != scratch or content.is_symlink() or not (output in typed or is_new):
+        raise SizeupError(f"{output}: the worker may not write it")
+    with files.atomic_path(output, like=content, make_folder=True) as new:
+        shutil.copyfile(content, new, follow_symlinks=False)
+
+
+def _in_worker(
+    run: Callable[[], Any],
+    limits: WorkLimits,
+    readable: Iterable[Path] | None,
+    *,
+    is_silent: bool = True,
+    finish: Callable[[Path, dict[str, str]], None] | None = None,
+) -> Any:
+    """What a function returns in a worker; None for `readable`: it is not confined.
+
+    `finish` is called with the temporary folder, which is then removed, and the second part of the answer.
+    """
     from sizeup.workers.sandbox import confinement
 
     limits.require_worker()
@@ -80,13 +117,15 @@ def _in_worker(run: Callable[[], Any], limits: WorkLimits, readable: Iterable[Pa
         confine = None if readable is None else confinement(readable, scratch)
 
         def work(_channel: object) -> Any:
-            if readable is not None:
+            if confine is not None:
                 _use_scratch(scratch)
             return run()
 
-        is_silent = readable is not None
         with Supervisor(limits.memory_bytes, forks=True, is_silent=is_silent, confine=confine) as supervisor:
-            return supervisor.call(work, seconds=limits.seconds or math.inf)
+            answer = supervisor.call(work, seconds=limits.seconds or math.inf)
+        if finish is not None:
+            finish(scratch, answer[1])
+        return answer
 
 
 @contextlib.contextmanager
@@ -96,7 +135,8 @@ def _scratch_folder() -> Iterator[Path]:
 
 
 def _use_scratch(folder: Path) -> None:
-    """Have this process and its subprocesses write temporary files and caches to a folder."""
+    """Have this process and its subprocesses write outputs, temporary files and caches to a folder."""
+    files.outbox = files.Outbox(folder, {})
     os.environ |= dict.fromkeys(("TMPDIR", "XDG_CACHE_HOME"), str(folder))
     tempfile.tempdir = str(folder)
 

@@ -30,6 +30,7 @@ from sizeup.cli import (
 )
 from sizeup.cli.commands import Command, CommandGroup
 from sizeup.cli.runner import exit_code
+from sizeup.logs import inert_output
 
 __all__ = ["app", "main"]
 
@@ -110,6 +111,11 @@ def main(arguments: list[str] | None = None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # Names in models may contain characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="replace")
+    with inert_output(sys.argv[1:] if arguments is None else arguments):
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         code = exit_code(lambda: app(arguments, prog_name="sizeup", standalone_mode=False))
     finally:

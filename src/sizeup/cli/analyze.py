@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -158,7 +157,7 @@ def analyze(
             set_status(f"drawing {path}")
             report.plot(path)
     if json:
-        sys.stdout.writelines(data.json_lines(report))
+        terminal.print_json(data.json_lines(report))
     else:
         from sizeup.render.console import report as console
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -389,22 +387,21 @@ def _in_budget(option: str) -> str:
 
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
     from sizeup.cli import terminal
+    from sizeup.logs import annotate
+    from sizeup.render import envelope
     from sizeup.render import markdown as check_comment
     from sizeup.render.console import check as console
     from sizeup.render.data import ci
     from sizeup.results.check import Checks
 
     if as_json:
-        content = Checks(tuple(checks)).to_dict()
-        sys.stdout.write(json_text.dumps(content, indent=2, allow_nan=False) + "\n")
-        return
-    with ci.without_commands(sys.stdout) if annotated else nullcontext():
-        if as_markdown:
-            sys.stdout.writelines(check_comment.markdown(checks))
-        elif _has_no_verdict(checks):
-            for check in checks:
-                terminal.print_error(check.error)
-        else:
-            console.render(checks, terminal.output())
+        terminal.print_json(envelope.json_lines(Checks(tuple(checks))))
+    elif as_markdown:
+        sys.stdout.writelines(check_comment.markdown(checks))
+    elif _has_no_verdict(checks):
+        for check in checks:
+            terminal.print_error(check.error)
+    else:
+        console.render(checks, terminal.output())
     if annotated:
-        sys.stdout.writelines(ci.annotation_lines(checks))
+        annotate(ci.annotation_lines(checks))

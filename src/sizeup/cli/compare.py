@@ -110,7 +110,7 @@ def compare(
     for path in output or ():
         comparison.save(path, raw_csv=raw_csv)
     if json:
-        sys.stdout.writelines(data.json_lines(comparison))
+        terminal.print_json(data.json_lines(comparison))
     elif markdown:
         sys.stdout.writelines(comparison_output.markdown(comparison))
     else:

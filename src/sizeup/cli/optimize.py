@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from pathlib import Path
 from typing import Annotated
 
@@ -115,6 +114,6 @@ def optimize(
             max_extra_macs=extra_macs,
         )
     if json:
-        print(json_text.dumps(result.to_dict(), indent=2))
+        terminal.print_json(result.to_dict())
     else:
         rewriting.render(result, terminal.output())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -94,7 +93,7 @@ def plan(
         for path in plot or ():
             memory_plan.plot(path)
     if json:
-        sys.stdout.writelines(plan_data.json_lines(memory_plan))
+        terminal.print_json(plan_data.json_lines(memory_plan))
     else:
         console.render(memory_plan, terminal.output(), top=top)
     terminal.print_written([*(output or ()), *(plot or ())])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -220,8 +219,6 @@ def _show(
     raw_csv: bool,
 ) -> None:
     """Write the result to files and print it as JSON or text."""
-    import json
-
     from sizeup.cli import terminal
     from sizeup.render.console import precision as console
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits
@@ -229,7 +226,7 @@ def _show(
     if output is not None:
         result.save(output, raw_csv=raw_csv)
     if as_json:
-        sys.stdout.write(json.dumps(result.to_dict(), indent=2) + "\n")
+        terminal.print_json(result.to_dict())
     elif isinstance(result, PrecisionAssignment):
         console.render(result, terminal.output(), top)
     elif isinstance(result, PrecisionFits):

@@ -18,7 +18,9 @@ import typer
 
 from sizeup.cli.commands import USAGE_ERROR, usage_message
 from sizeup.cli.options import MemoryLimit, TimeLimit, work_limits
+from sizeup.cli.outputs import outputs, paths_in
 from sizeup.errors import Incomplete, SizeupError
+from sizeup.units import printable
 
 # Not 1, which means that a check failed.
 _CRASHED = 70
@@ -44,7 +46,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             from sizeup.cli import terminal
 
             terminal.set_quiet(quiet)
-            with resolved_devices(kwargs) as arguments:
+            are_reports = function.__name__ == "check"
+            with outputs(kwargs, are_reports=are_reports), resolved_devices(kwargs) as arguments:
                 function(*args, **arguments)
             sys.stdout.flush()
 
@@ -93,13 +96,29 @@ def limited_command(function: Callable[..., None]) -> Callable[..., None]:
         limits = work_limits(time_limit, memory_limit, NO_LIMITS)
         if not limits:
             return function(*args, **kwargs)
-        code = run_in_worker(lambda: exit_code(lambda: _run_reported(function, args, kwargs)), limits)
+        code = run_in_worker(
+            lambda: exit_code(lambda: _run_reported(function, args, kwargs)),
+            limits,
+            _readable(kwargs),
+            paths_in(kwargs, are_outputs=True),
+        )
         if code:
             raise typer.Exit(code)
         return None
 
     options = {"time_limit": TimeLimit, "memory_limit": MemoryLimit}
     return command(_with_options(run, options, None))
+
+
+def _readable(arguments: dict[str, Any]) -> list[Path] | None:
+    """The folders of all files that a user names, and the files of devices; None if code is named."""
+    from sizeup.formats.names import is_code
+    from sizeup.targets import search_path
+
+    if arguments.get("rules") or any(is_code(str(arguments.get(name, ""))) for name in ("model", "a", "b")):
+        return None
+    named = [path for path in paths_in(arguments, are_outputs=False) if os.path.isfile(path)]  # noqa: PTH113 - long names
+    return [*search_path(), *(folder for path in named for folder in (path.parent, path.resolve().parent))]
 
 
 def _run_reported(function: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -120,7 +139,8 @@ def exit_code(call: Callable[[], Any]) -> int:
         print_error(*usage_message(error))
         return BAD_INPUT
     except Exception:
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            print(printable(line), file=sys.stderr)
         print("sizeup: internal error; please report it with the traceback above", file=sys.stderr)
         return _CRASHED
 
