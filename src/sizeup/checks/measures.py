@@ -123,6 +123,8 @@ def _arena(subject: Subject) -> Amount:
         return Amount(*bounds, largest=subject.peak_tensors, assumptions=assumptions)
     if arena is not None:
         return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
+    if reason := needs.unsupported_reason(subject.target):
+        return Amount(None, None, None, f"TFLite Micro does not run this file: {reason}")
     needs = needs.converted
     if needs.usage.unmodeled:
         return _peak(subject)
