@@ -11,7 +11,7 @@ import numpy as np
 
 from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
-from sizeup.checks.needs import Needs
+from sizeup.checks.needs import NO_GREEDY_PLAN, Needs
 from sizeup.checks.npu import NpuFit, is_npu_target, npu_estimate
 from sizeup.cost import Column, Cost
 from sizeup.dtypes import DType
@@ -128,7 +128,9 @@ def _arena(subject: Subject) -> Amount:
     needs = needs.converted
     if needs.usage.unmodeled:
         return _peak(subject)
-    return Amount(needs.in_integers.usage.peak_bytes, needs.greedy_plan_bytes, largest=subject.peak_tensors)
+    least, most = needs.in_integers.usage.peak_bytes, needs.greedy_plan_bytes
+    reason = NO_GREEDY_PLAN if most is None else ""
+    return Amount(least, most, None, reason, subject.peak_tensors)
 
 
 def _npu_arena(npu: NpuFit) -> Amount:

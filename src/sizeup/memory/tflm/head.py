@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from sizeup.graph import ABSENT, Graph
+from sizeup.memory.address_space import AddressSpace
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.tflm.layout import ALIGNMENT, PYTHON_PACKAGE, Build, round_up
 from sizeup.memory.tflm.subgraphs import CALLERS, planned_bytes, subgraphs, variable_bytes
@@ -155,66 +154,19 @@ def place_greedily(
     """The offset of every buffer, as the greedy planner of the interpreter assigns it.
 
     `offline` offsets are kept, even if they overlap. Of buffers with equal size, the one added last is placed
-    first, because the interpreter fills its list from the end before it sorts. Time grows with the pairs of
-    buffers that are live at once.
+    first, because the interpreter fills its list from the end before it sorts. Raises LimitReached if that
+    takes too many steps (see `address_space`).
     """
     offsets = list(offline) if offline is not None else [ONLINE] * len(sizes)
-    placed = _OccupiedRanges(max(lasts, default=0))
+    space = AddressSpace(firsts, lasts)
     online = []
     for buffer, offset in enumerate(offsets):
         if offset == ONLINE:
             online.append(buffer)
         else:
-            placed.add(firsts[buffer], lasts[buffer], offset, offset + sizes[buffer])
+            space.add(firsts[buffer], lasts[buffer], offset, offset + sizes[buffer])
     for buffer in sorted(online, key=lambda index: (-sizes[index], -index)):
-        first, last = firsts[buffer], lasts[buffer]
-        offset = _lowest_gap(placed.during(first, last), sizes[buffer])
-        offsets[buffer] = offset
-        placed.add(first, last, offset, offset + sizes[buffer])
+        first, last, size = firsts[buffer], lasts[buffer], sizes[buffer]
+        offsets[buffer] = offset = space.lowest_gap(first, last, size)
+        space.add(first, last, offset, offset + size)
     return offsets
-
-
-def _lowest_gap(occupied: list[tuple[int, int]], size: int) -> int:
-    candidate = 0
-    for start, end in sorted(occupied):
-        if start - candidate >= size:
-            break
-        candidate = max(candidate, end)
-    return candidate
-
-
-class _OccupiedRanges:
-    """Occupied address ranges by time.
-
-    A range that is occupied during an interval was occupied at its start, or starts within it. The former is
-    looked up in a segment tree over time.
-    """
-
-    def __init__(self, last_step: int) -> None:
-        self._leaves = 1 << last_step.bit_length()
-        self._tree: list[list[tuple[int, int]]] = [[] for _ in range(2 * self._leaves)]
-        self._beginnings: list[tuple[int, int, int]] = []  # (first step, start, end), sorted
-
-    def add(self, first: int, last: int, start: int, end: int) -> None:
-        """Add an address range that is occupied from the first to the last step."""
-        insort(self._beginnings, (first, start, end))
-        low, high = first + self._leaves, last + self._leaves + 1
-        while low < high:
-            if low & 1:
-                self._tree[low].append((start, end))
-                low += 1
-            if high & 1:
-                high -= 1
-                self._tree[high].append((start, end))
-            low, high = low >> 1, high >> 1
-
-    def during(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The ranges occupied at any time from the first to the last step."""
-        ranges = []
-        node = first + self._leaves
-        while node:
-            ranges += self._tree[node]
-            node >>= 1
-        begin, end = (bisect_right(self._beginnings, step, key=itemgetter(0)) for step in (first, last))
-        ranges += [(start, stop) for _, start, stop in self._beginnings[begin:end]]
-        return ranges
