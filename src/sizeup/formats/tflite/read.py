@@ -85,6 +85,8 @@ def _other_graphs(model: Model) -> tuple[Graph, ...] | None:
     try:
         return tuple(model.graph(index) for index in range(1, model.subgraphs))
     except (CorruptModel, *BROKEN):
+        if model.limits.is_exceeded:
+            raise
         return None
 
 
@@ -183,7 +185,7 @@ def _stored_plan(model: Model) -> tuple[int, ...]:
     plans = [
         _plan_of(model, entry)
         for entry in map(model.root.Metadata, range(model.limits.length(model.root.MetadataLength())))
-        if entry.Name() == PLAN.encode()
+        if model.limits.label(entry.Name()) == PLAN
     ]
     if not plans:
         return ()
@@ -200,6 +202,7 @@ def _plan_of(model: Model, entry: Any) -> tuple[int, ...]:
         )
     content = model.root.Buffers(entry.Buffer()).DataAsNumpy()
     data = b"" if isinstance(content, int) else content.tobytes()  # the schema returns 0 for an absent one
+    model.limits.read(len(data))
     values = struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4])
     count = values[_HEADER - 1] if len(values) >= _HEADER else 0
     offsets = values[_HEADER:][: max(count, 0)]
