@@ -44,20 +44,13 @@ class Liveness:
     """Liveness: first and last tick of every tensor and operator, one table per subgraph.
 
     Tick 0 is before the inference, the main graph starts at tick 1, its first operator runs at tick 2. The
-    ticks of a called subgraph are within those of its caller, so that all subgraphs share one plan.
+    ticks of a called subgraph are within those of its caller, so that all subgraphs share one plan. A tensor
+    of a subgraph is live from the first run to the last use in the last run.
     """
 
     tensors: list[dict[int, list[int]]]
     operators: list[list[tuple[int, int]]]
-    ticks: int = 1
-
-    def begin(self, subgraph: int, identity: int) -> None:
-        """Start the liveness of a tensor; only the first call of a subgraph counts."""
-        self.tensors[subgraph].setdefault(identity, [self.ticks, self.ticks])
-
-    def use(self, subgraph: int, identity: int) -> None:
-        """Extend the liveness of a tensor to the current tick."""
-        self.tensors[subgraph].setdefault(identity, [*_BEFORE_INFERENCE])[1] = self.ticks
+    ticks: int
 
 
 class _Request(NamedTuple):
@@ -116,32 +109,63 @@ def _scratch(graphs: Sequence[Graph], liveness: Liveness, build: Build) -> Itera
 
 
 def liveness_of(graphs: Sequence[Graph]) -> Liveness:
-    """The liveness of all tensors and operators of a model; the main graph comes first."""
+    """The liveness of all tensors and operators of a model; the main graph comes first.
+
+    Every subgraph is looked at once, however often it runs.
+    """
     numbers = {id(graph): number for number, graph in enumerate(graphs)}
-    liveness = Liveness([{} for _ in graphs], [[_BEFORE_INFERENCE] * len(graph.ops) for graph in graphs])
-    _run(graphs[0], numbers, liveness)
-    return liveness
+    runs: dict[int, _Run] = {}
+    _time(graphs[0], numbers, runs)
+    first, last = {0: 1}, {0: 1}
+    for number in reversed(runs):  # callers before what they call
+        for called, start in runs[number].calls:
+            first[called] = min(first.get(called, first[number] + start), first[number] + start)
+            last[called] = max(last.get(called, 0), last[number] + start)
+    tensors: list[dict[int, list[int]]] = [{} for _ in graphs]
+    operators = [[_BEFORE_INFERENCE] * len(graph.ops) for graph in graphs]
+    for number, run in runs.items():
+        tensors[number] = _live(graphs[number], run, first[number], last[number])
+        operators[number] = [(last[number] + begin, last[number] + end) for begin, end in run.operators]
+    return Liveness(tensors, operators, 1 + runs[0].ticks)
 
 
-def _run(graph: Graph, numbers: dict[int, int], liveness: Liveness) -> None:
+class _Run(NamedTuple):
+    """A run of a subgraph, in ticks from its start."""
+
+    operators: list[tuple[int, int]]  # begin and end
+    calls: list[tuple[int, int]]  # the number of the subgraph, and its start
+    ticks: int
+
+
+def _time(graph: Graph, numbers: dict[int, int], runs: dict[int, _Run]) -> _Run:
+    """The run of a subgraph, which is added after those that it calls."""
     number = numbers[id(graph)]
-    for identity in graph.inputs:
-        liveness.begin(number, identity)
-    for index, op in enumerate(graph.ops):
-        liveness.ticks += 1
-        begin = liveness.ticks
+    if number not in runs:
+        operators, calls, now = [], [], 0
+        for op in graph.ops:
+            now += 1
+            begin = now
+            for body in op.bodies if op.source in CALLERS else ():
+                now += 1
+                calls.append((numbers[id(body.graph)], now))
+                now += _time(body.graph, numbers, runs).ticks
+            operators.append((begin, now))
+        runs[number] = _Run(operators, calls, now)
+    return runs[number]
+
+
+def _live(graph: Graph, run: _Run, first: int, last: int) -> dict[int, list[int]]:
+    """First and last tick of every tensor that is used in runs that start between those ticks."""
+    ticks = {identity: [first, first] for identity in graph.inputs}
+    for op, (begin, end) in zip(graph.ops, run.operators, strict=True):
         for identity in op.outputs:
-            liveness.begin(number, identity)
-        if op.source in CALLERS:
-            for body in op.bodies:
-                liveness.ticks += 1
-                _run(body.graph, numbers, liveness)
+            ticks.setdefault(identity, [first + begin, first + begin])
         for identity in (*op.inputs, *op.outputs):
             if identity != ABSENT:
-                liveness.use(number, identity)
-        liveness.operators[number][index] = begin, liveness.ticks
+                ticks.setdefault(identity, [*_BEFORE_INFERENCE])[1] = last + end
     for identity in graph.outputs:
-        liveness.use(number, identity)
+        ticks.setdefault(identity, [*_BEFORE_INFERENCE])[1] = last + run.ticks
+    return ticks
 
 
 ONLINE = -1
