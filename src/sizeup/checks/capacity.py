@@ -11,7 +11,7 @@ from sizeup import units
 from sizeup.checks.banks import flash_memory, ram_bank
 from sizeup.checks.code_size import code_part
 from sizeup.checks.limits import MemoryNeed, MemoryPart
-from sizeup.checks.needs import Needs
+from sizeup.checks.needs import NO_GREEDY_PLAN, Needs
 from sizeup.checks.npu import NpuFit, dram_note, is_npu_target, npu_ram_parts
 from sizeup.checks.npu_support import ai8x_memories, npu_support
 from sizeup.checks.unpublished_planners import activation_parts, over_all_banks, stored_weights
@@ -227,10 +227,9 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     else:
         packed, count, conversion = needs.greedy_plan_bytes, len(needs.graph.ops), needs.conversion
         least = needs.in_integers
+        basis = "tensors as placed by TFLite Micro's planner" if packed is not None else NO_GREEDY_PLAN
         parts = [
-            MemoryPart(
-                "arena", least.usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"
-            ),
+            MemoryPart("arena", least.usage.peak_bytes, packed, basis),
             MemoryPart(
                 "interpreter",
                 _TAIL[0] * len(least.graph.ops),
