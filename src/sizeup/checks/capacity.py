@@ -254,9 +254,9 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
 
 
 def _with_unmodeled(parts: list[MemoryPart], needs: Needs) -> list[MemoryPart]:
-    """The parts; without an upper end if the tensors inside control flow are not counted."""
+    """The parts; without an upper end if the memory inside control flow or of unknown operators is not known."""
     reason = needs.usage.unmodeled_reason
-    return [*parts, MemoryPart("control flow", 0, None, reason)] if reason else parts
+    return [*parts, MemoryPart("operators", 0, None, reason)] if reason else parts
 
 
 def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
@@ -271,7 +271,8 @@ def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNe
         if runtime.packs_weights
         else "loaded once"
     )
-    parts = [MemoryPart("weights", 0 if _is_bound(needs) else weights, copies * weights, basis)]
+    most = (copies - 1) * weights + needs.most_loaded_bytes
+    parts = [MemoryPart("weights", 0 if _is_bound(needs) else weights, most, basis)]
     if usage.unknown_sizes:
         unknown.append(usage.unavailable_reason)
         parts.append(
