@@ -226,9 +226,8 @@ def test_everything_that_the_action_installs_is_locked_to_the_tested_version() -
     assert len(entries) == len(locked())
     assert "://" not in text
     tested = (ROOT / "constraints.txt").read_text("utf-8")
-    names = {
-        canonicalize_name(name): version for name, version in re.findall(r"(?m)^([\w.-]+)==(\S+)$", tested)
-    }
+    pins = re.findall(r"(?m)^([\w.-]+)==(\S+)$", tested)
+    names = {str(canonicalize_name(name)): version for name, version in pins}
     shared = locked().keys() & names.keys()
     assert len(shared) > 50
     assert {name: locked()[name] for name in shared} == {name: names[name] for name in shared}
@@ -260,7 +259,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _install(environment: Path, root: Path) -> subprocess.CompletedProcess[str]:
-    command = [environment / "bin" / "python", "-I", root / "tools" / "action.py", "install"]
+    command = [str(environment / "bin" / "python"), "-I", str(root / "tools" / "action.py"), "install"]
     variables = {**os.environ, "SIZEUP_EXTRAS": ""}
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
@@ -292,7 +291,7 @@ def test_the_action_installs_locked_versions_by_their_hashes(environment: Path, 
         text=True,
         check=True,
     )
-    installed = {canonicalize_name(each["name"]): each["version"] for each in json.loads(listed.stdout)}
+    installed = {str(canonicalize_name(each["name"])): each["version"] for each in json.loads(listed.stdout)}
     own = installed.pop("sizeup")
     installed.pop("setuptools", None)  # which Python 3.11 puts into an environment
     assert installed == {name: locked()[name] for name in installed}
