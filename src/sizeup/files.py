@@ -4,8 +4,8 @@ New content goes to a temporary file in the same folder, is synced to disk and r
 that fails (a full disk, Ctrl-C), the old file is unchanged and the temporary file is removed. Readers see the
 old or the new content, never a part of it.
 
-The working directory may be a checkout whose links somebody else chose: an output that a link takes out of it
-is refused. Folders elsewhere are what a user typed; a link in place of the output may not leave them.
+The working directory may be a checkout, whose author chose the links in it: an output that one takes out of
+it is refused. Folders elsewhere are what a user typed; a link in place of the output may not leave them.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def write_errors(path: PathLike) -> Iterator[None]:
 
 
 def clear(path: PathLike) -> None:
-    """Empty a file that exists, so that nobody takes it for the output of a process that ends without one."""
+    """Empty a file that exists: it may not pass for the output of a process that ends without one."""
     with write_errors(path):
         target = target_of(Path(path))
         if target is None or not target.exists():
