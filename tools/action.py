@@ -124,6 +124,8 @@ def check(environment: Mapping[str, str]) -> int:
     command += [f"--output={paths['json']}", f"--output={paths['markdown']}", f"--junit={paths['junit']}"]
     for option, name in (("--device", "SIZEUP_TARGET"), ("--budget", "SIZEUP_BUDGET")):
         command += [f"{option}={environment[name]}"] if environment.get(name) else []
+    # A budget has these limits by default. Later options win, so that `args` may set others.
+    command += [] if environment.get("SIZEUP_BUDGET") else ["--time-limit=300", "--memory-limit=4GiB"]
     try:
         command += options(environment.get("SIZEUP_ARGS", ""))
         # After `--` a model whose name starts with a dash is not an option.

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "tools" / "action_constraints.txt"
 _HEAD = "# What action.yml installs, by version and hash. Written by tools/lock.py.\n"
 _OPTIONS = (
-    *("--no-config", "--default-index", "https://pypi.org/simple", "--generate-hashes"),
+    *("--no-config", "--generate-hashes"),
     *("--universal", "--python-version", "3.11", "--constraint", "constraints.txt", "--extra", "all"),
     *("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "pyproject.toml", "-"),
 )
