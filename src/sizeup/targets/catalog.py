@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
+from sizeup.settings import parse_toml
 from sizeup.targets import gpu_specs, read, read_calibrations
 from sizeup.targets.anchors import Anchor, anchor
 from sizeup.targets.board import Board
@@ -21,11 +21,6 @@ from sizeup.targets.names import lookup_key, lookup_keys, nearest, suggestion
 from sizeup.targets.runtime import MeasuredQuantity, Runtime, Slowdown, Target, TargetCalibration
 from sizeup.targets.table import Table, is_source
 from sizeup.units import quoted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 VARIABLE = "SIZEUP_TARGETS"
 BUILT_IN = Path(__file__).parent / "data"
@@ -322,10 +317,10 @@ def _sources(top: Table) -> dict[str, str]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_settings(path))
+        return parse_toml(read_settings(path), is_shipped=BUILT_IN in path.parents)
     except OSError as error:
         raise TargetError(f"{path}: {read_problem(error)}; {VARIABLE} names files and folders") from None
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
+    except ValueError as error:
         raise TargetError(f"{path}: not a TOML file: {error}") from None
 
 
