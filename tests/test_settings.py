@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sizeup.results.precision import read_losses
 from sizeup.checks import read_baselines, read_budgets
 from sizeup.errors import SizeupError
 from sizeup.formats.config_json import parse_json as parse_config
@@ -24,6 +23,7 @@ from sizeup.language_models.clusters import read_cluster
 from sizeup.latency import read_table
 from sizeup.mixed_precision.accuracy import read_accuracy
 from sizeup.mixed_precision.precision_map import read_precision_map
+from sizeup.results.precision import read_losses
 from sizeup.runtimes import read_profile
 from sizeup.serving.bench_files import read_runs
 from sizeup.settings import parse_json, parse_toml
@@ -102,8 +102,8 @@ COSTLY = {
     "dotted keys": "\n".join(f"{prefix}.b = 1" for prefix in PREFIXES[:400]),
     "one key": f"{'a.' * 20_000}b = 1",
     "a long header": f"[{'a.' * 3_000}b]\n" + "".join(f"k{number} = 1\n" for number in range(3_000)),
-    "quoted parts": "\n".join(f"""[{'."a."'.join('b' * 20)}]""" for _ in range(3)),
-    "keys after a string": f"x = '''\"'''\ny = \"\"\"a\\\"\"\"\"\"\n[{'a.' * 3_000}b]",
+    "quoted parts": "\n".join(f"""[{'."a."'.join("b" * 20)}]""" for _ in range(3)),
+    "keys after a string": f'x = \'\'\'"\'\'\'\ny = """a\\"""""\n[{"a." * 3_000}b]',
     "very many tables": "".join(f"[a{number}]\n" for number in range(150_000)),
     "nested arrays": f"x = {'[' * 200}{']' * 200}",
 }
@@ -164,5 +164,7 @@ def test_json_is_read_alike(value: Any) -> None:
 
 def test_sixteen_parts_are_enough_and_strings_do_not_count() -> None:
     text = "/".join(["a.b.c.d"] * 40)
-    keys = f"[{'.'.join('abcdefgh')}]\nx = \"{'.'.join(['a'] * 50)}\" # {'.'.join(['a'] * 50)}\ny = '{text}'\n"
+    keys = (
+        f"[{'.'.join('abcdefgh')}]\nx = \"{'.'.join(['a'] * 50)}\" # {'.'.join(['a'] * 50)}\ny = '{text}'\n"
+    )
     assert parse_toml(keys) == tomllib.loads(keys)
