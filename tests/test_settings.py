@@ -120,7 +120,7 @@ def test_a_toml_file_that_costs_more_than_its_size_is_refused_at_once(
     plain.write_text("# a comment\n" * (len(text) // 12 + 2_000), "utf-8")
 
     def refused() -> None:
-        with pytest.raises(SizeupError, match="not a|more than|nested too deeply") as raised:
+        with pytest.raises(SizeupError, match=r"not a|more than|nested too deeply") as raised:
             read(path)
         assert "\n" not in str(raised.value)
 
@@ -151,7 +151,7 @@ def test_what_the_toml_parser_reads_is_read_alike(text: str) -> None:
     try:
         content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             parse_toml(text)
     else:
         assert parse_toml(text) == content

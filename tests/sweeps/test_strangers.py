@@ -57,12 +57,31 @@ def check_refused() -> None:
         assert SECRET not in ended.stderr
 
 
-@pytest.mark.parametrize("content", [
-    '{"generation": "../../private/table/NAME"}', '{"generation": "../private"}', '{"generation": "/etc"}',
-    '{"generation": ".."}', '{"generation": ""}', '{"generation": "*"}', '{"generation": "NAME\\n"}',
-    '{"generation": 5}', '{"generation": null}', '{"generation": ["NAME"]}', '{"rows": 1}', "[", "5", '"a"', "[1]",
-    "", "\xff", '{"generation": "NAME', "[" * 10_000, '{"generation": ' + "9" * 5_000 + "}",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"generation": "../../private/table/NAME"}',
+        '{"generation": "../private"}',
+        '{"generation": "/etc"}',
+        '{"generation": ".."}',
+        '{"generation": ""}',
+        '{"generation": "*"}',
+        '{"generation": "NAME\\n"}',
+        '{"generation": 5}',
+        '{"generation": null}',
+        '{"generation": ["NAME"]}',
+        '{"rows": 1}',
+        "[",
+        "5",
+        '"a"',
+        "[1]",
+        "",
+        "\xff",
+        '{"generation": "NAME',
+        "[" * 10_000,
+        '{"generation": ' + "9" * 5_000 + "}",
+    ],
+)
 def test_the_current_table_is_named_by_digits_alone(folder: Path, content: str) -> None:
     name = next(path.name for path in (folder / "private" / "table").iterdir() if path.is_dir())
     (folder / "out" / "table" / "current.json").write_text(content.replace("NAME", name), "latin-1")
@@ -88,19 +107,21 @@ LINKS: dict[str, Callable[[Path], Any]] = {
     "a shard": lambda home: _swapped(_shard(home / "out"), _shard(home / "private")),
     "all shards": lambda home: _swapped(home / "out" / "shards", home / "private" / "shards"),
     "a folder of shards": lambda home: _swapped(
-        _shard(home / "out").parent, os.path.relpath(_shard(home / "private").parent, _shard(home / "out").parents[1])
+        _shard(home / "out").parent,
+        os.path.relpath(_shard(home / "private").parent, _shard(home / "out").parents[1]),
     ),
     "the sorted tables": lambda home: _swapped(home / "out" / "table", home / "private" / "table"),
     "the current table": lambda home: _swapped(_generation(home / "out"), _generation(home / "private")),
     "a sorted file": lambda home: _swapped(
-        next(_generation(home / "out").rglob("*.parquet")), next(_generation(home / "private").rglob("*.parquet"))
+        next(_generation(home / "out").rglob("*.parquet")),
+        next(_generation(home / "private").rglob("*.parquet")),
     ),
     "its name": lambda home: _swapped(
         home / "out" / "table" / "current.json", home / "private" / "table" / "current.json"
     ),
     "a device": lambda home: _swapped(home / "out" / "table" / "current.json", "/dev/zero"),
     "the manifest": lambda home: (home / "out" / "newest.parquet").symlink_to(_shard(home / "private")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
@@ -169,8 +190,10 @@ def test_a_file_with_more_rows_than_fit_in_it_is_damaged(folder: Path) -> None:
 
 def test_what_sizeup_writes_is_read_again(folder: Path) -> None:
     """Names with any characters: they are parts of the names of sorted files."""
-    rows = [answers.row_at((f"m{index}", f"{name}/ort", "int8", 1, ""), {"status": "ok", "ms": 1.0}, index)
-            for index, name in enumerate(("a b", "a*b", "a[1]", "é", "..", "'", "a/../b", "%2e"))]  # fmt: skip
+    rows = [
+        answers.row_at((f"m{index}", f"{name}/ort", "int8", 1, ""), {"status": "ok", "ms": 1.0}, index)
+        for index, name in enumerate(("a b", "a*b", "a[1]", "é", "..", "'", "a/../b", "%2e"))
+    ]
     answers.write(folder / "odd", [{**row, "ops": 4, "known_ops": 4} for row in rows], shards=3)
     assert compact(Store(folder / "odd")) == len(rows)
     assert len(sizeup.query(folder / "odd", "SELECT * FROM points").rows) == len(rows)
