@@ -201,10 +201,17 @@ class Catalog:
         if not self.has_device(board.device):
             hint = suggestion(board.device, self._tables["device"])
             raise table.error(f"unknown device {board.device!r}{hint}")
+        read.check_board(table, board, self.device(board.device))
         return board
 
     def _device(self, table: Table) -> Device:
-        return read.device(self._inherited(table, ()), self.core)
+        device = read.device(self._inherited(table, ()), self.core)
+        for name in device.runtimes:
+            if self._lookup("runtime", name) is None:
+                raise table.error(
+                    f"runtimes: unknown runtime {name!r}{_hint(name, list(self._tables['runtime']))}"
+                )
+        return device
 
     def core(self, name: str) -> Core | None:
         """The core of that name; None if no file describes it."""
