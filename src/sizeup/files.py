@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from sizeup.errors import WriteError
 
@@ -139,12 +139,35 @@ def atomic_path(
         raise
 
 
-def read_settings(path: PathLike) -> str:
+def open_regular(path: PathLike) -> BinaryIO:
+    """Open a file to read; raises OSError for folders, pipes and devices, which may have no end."""
+    _check_regular(Path(path).stat())  # first: opening a device may change it
+    file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - returned
+    try:
+        _check_regular(os.fstat(file.fileno()))  # again: it may have been replaced by a pipe
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+
+
+def read_settings(path: PathLike, most: int = _MOST_SETTINGS) -> str:
     """The text of a settings file; raises OSError, or ValueError if it is too large or not UTF-8."""
-    with Path(path).open("rb") as file:
-        content = file.read(_MOST_SETTINGS + 1)
-    if len(content) > _MOST_SETTINGS:
-        raise ValueError(f"larger than {_MOST_SETTINGS >> 20} MiB")
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"larger than {most >> 20} MiB")
     return content.decode("utf-8-sig")
 
 

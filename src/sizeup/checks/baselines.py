@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from sizeup.checks.evaluate import GROWING
 from sizeup.errors import BudgetError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
+from sizeup.settings import parse_json
 
 DEFAULT = "baselines.json"
 """Name of the baselines file next to budgets.toml if a budget sets no other."""
@@ -61,12 +62,12 @@ def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Ba
     try:
         if path.exists() and not path.is_file():  # a pipe would never end
             raise BudgetError(f"{path}: not a regular file; delete it, then: {command}")
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(read_settings(path))
     except FileNotFoundError:
         return Baselines(path)
     except OSError as error:
         raise BudgetError(f"{path}: {read_problem(error)}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BudgetError(f"{path}: not a JSON file: {error}; delete it, then: {command}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         if isinstance(content, dict) and {"schema_version", "totals"} <= content.keys():

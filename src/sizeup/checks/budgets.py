@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,12 @@ from sizeup.checks.evaluate import GROWING
 from sizeup.checks.limits import LAYER_MEASURES, parse_amount, parse_share
 from sizeup.checks.measures import MEASURES
 from sizeup.errors import BudgetError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.formats.names import is_code, looks_like_code
+from sizeup.patterns import LONGEST, Finder, is_wild
+from sizeup.patterns import matches as glob_matches
+from sizeup.settings import parse_toml
 from sizeup.units import quoted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _SETTINGS = (
     "models",
@@ -42,9 +38,9 @@ _SETTINGS = (
     "growth",
     "layers",
 )
-_WILD = "*?["
 _MOST_NEAR = 3
 _MOST_FILES = 20_000  # files considered for suggestions
+_MOST_WILD = 1_000  # patterns: each is compared with all files, or all layers of a model
 _MOST_HINTS = 10  # patterns that get a suggestion
 
 
@@ -141,7 +137,7 @@ class Budgets:
 
     @cached_property
     def _wild(self) -> list[str]:
-        return [pattern for pattern in self._patterns if any(letter in pattern for letter in _WILD)]
+        return [pattern for pattern in self._patterns if is_wild(pattern)]
 
     def _budget_matches(self, model: str) -> list[tuple[str, int]]:
         """The patterns that match a model, with the indices of their budgets."""
@@ -165,9 +161,13 @@ class Budgets:
 
     def _glob(self, pattern: str) -> list[Path]:
         try:
-            return list(self.folder.glob(pattern))
-        except (ValueError, NotImplementedError, OSError) as error:
+            return [self.folder / path for path in self._finder.paths(pattern)]
+        except (ValueError, OSError) as error:
             raise BudgetError(f"{self.path}: {pattern!r} is not a valid file pattern: {error}") from None
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self.folder)
 
     def _no_match(self, pattern: str, has_hint: bool) -> BudgetError:
         similar = difflib.get_close_matches(pattern, self._files, _MOST_NEAR, 0.4) if has_hint else []
@@ -206,40 +206,41 @@ def _resolved(model: str) -> Path:
 
 def _matches(pattern: str, names: tuple[str, str]) -> bool:
     path, name = names
-    matches_path = path != "" and _glob_matches(path, pattern)
-    return matches_path or ("/" not in pattern and _glob_matches(name, pattern))
-
-
-def _glob_matches(name: str, pattern: str) -> bool:
-    """Whether a shell pattern matches: `*` does not match a slash, `**` does."""
-    parts = name.split("/")
-    matched = {0}  # numbers of parts that the pattern so far can match
-    for pattern_part in pattern.split("/"):
-        if pattern_part == "**":
-            matched = set(range(min(matched, default=len(parts) + 1), len(parts) + 1))
-        else:
-            matched = {n + 1 for n in matched if n < len(parts) and fnmatchcase(parts[n], pattern_part)}
-    return len(parts) in matched
+    matches_path = path != "" and glob_matches(path, pattern)
+    return matches_path or ("/" not in pattern and glob_matches(name, pattern))
 
 
 def _is_path(pattern: str) -> bool:
     """Whether a pattern is one of files, not a name such as torchvision:NAME or package.module:factory."""
-    return not looks_like_code(pattern) or any(letter in pattern for letter in _WILD)
+    return not looks_like_code(pattern) or is_wild(pattern)
 
 
 def read_budgets(path: Path) -> Budgets:
     """Read a budget file; raises BudgetError if it is invalid, with a suggestion for misspelled keys."""
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        text = read_settings(path)
     except OSError as error:
         raise BudgetError(f"{path}: {read_problem(error)}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
+        raise BudgetError(f"{path}: not a TOML file: {error}") from error
+    return parse_budgets(text, path)
+
+
+def parse_budgets(text: str, path: Path) -> Budgets:
+    """The budgets in the text of a file; raises as `read_budgets`."""
+    try:
+        content = parse_toml(text)
+    except ValueError as error:
         raise BudgetError(f"{path}: not a TOML file: {error}") from error
     _refuse_unknown_keys(content, ("budget",), f"{path}")
     tables = content.get("budget")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise BudgetError(f'{path}: no budgets; add [[budget]] with models = "*.tflite" and limits')
-    return Budgets(path, tuple(_budget(table, number, path) for number, table in enumerate(tables)))
+    budgets = tuple(_budget(table, number, path) for number, table in enumerate(tables))
+    patterns = [pattern for budget in budgets for pattern in (*budget.models, *budget.layers)]
+    if sum(map(is_wild, patterns)) > _MOST_WILD:
+        raise BudgetError(f"{path}: more than {_MOST_WILD:,} patterns with wildcards")
+    return Budgets(path, budgets)
 
 
 def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
@@ -311,6 +312,8 @@ def _models(value: Any, location: str) -> tuple[str, ...]:
     if not is_list or not all(isinstance(pattern, str) and pattern for pattern in patterns):
         raise BudgetError(f'{location}: models is missing: models = "*.tflite", or a list of such patterns')
     for pattern in patterns:
+        if len(pattern) > LONGEST:
+            raise BudgetError(f"{location}: a pattern of more than {LONGEST:,} characters")
         if _is_outside(pattern):
             raise BudgetError(
                 f"{location}: {pattern!r} is outside the folder of the budget file; move that file further up"

@@ -16,6 +16,7 @@ from sizeup.checks.limits import LAYER_MEASURES, Contribution, Growth, Limit
 from sizeup.checks.measures import MEASURES, Amount, Measure, Subject, check_limit, memory_limits
 from sizeup.errors import BudgetError
 from sizeup.graph import Graph, name_of
+from sizeup.patterns import is_wild
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +78,31 @@ _MOST_NAMED = 5
 
 def layer_limits(subject: Subject, layers: Mapping[str, Mapping[str, float]], of: str) -> tuple[Limit, ...]:
     """One limit per pattern and measure, with the need of the largest layer that the pattern matches."""
-    graph, limits = subject.graph, list[Limit]()
+    limits, names = list[Limit](), _ops_by_name(subject.graph) if layers else {}
     for pattern, amounts in layers.items():
-        ops = _matching_ops(graph, pattern, of)
+        ops = _matching_ops(subject.graph, names, pattern, of)
         limits += [_limit(subject, pattern, ops, name, most, of) for name, most in amounts.items()]
     return tuple(limits)
 
 
-def _matching_ops(graph: Graph, pattern: str, of: str) -> list[int]:
-    """The operators whose name, module or op kind matches a pattern."""
-    matches, all_names = [], dict[str, None]()
+def _ops_by_name(graph: Graph) -> dict[str, list[int]]:
+    """The operators by their name, module and op kind."""
+    ops: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
-        names = (name_of(graph, op), op.scope, op.kind)
-        all_names.update(dict.fromkeys(names))
-        if any(name == pattern or fnmatchcase(name, pattern) for name in names if name):
-            matches.append(index)
+        for name in dict.fromkeys((name_of(graph, op), op.scope, op.kind)):
+            ops.setdefault(name, []).append(index)
+    ops.pop("", None)
+    return ops
+
+
+def _matching_ops(graph: Graph, names: Mapping[str, list[int]], pattern: str, of: str) -> list[int]:
+    """The operators with a name that matches a pattern."""
+    matching = set(names.get(pattern, ()))
+    if is_wild(pattern):
+        matching.update(op for name, ops in names.items() if fnmatchcase(name, pattern) for op in ops)
+    matches = sorted(matching)
     if not matches:
-        similar = difflib.get_close_matches(pattern, [name for name in all_names if name], _MOST_NEAR, 0.4)
+        similar = difflib.get_close_matches(pattern, list(names), _MOST_NEAR, 0.4)
         hint = f"; nearest: {', '.join(similar)}" if similar else ""
         raise BudgetError(f"{of}: no layer of {graph.name or 'the model'} matches {pattern!r}{hint}")
     return matches

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from typing import Any
 from sizeup import units
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.graph import Graph
 from sizeup.latency import Estimate
 from sizeup.mixed_precision.accuracy import Accuracy
@@ -27,6 +26,7 @@ from sizeup.mixed_precision.refine import MeasuredAssignment
 from sizeup.mixed_precision.sizes import LayerSizes
 from sizeup.mixed_precision.tradeoff import Point, Row, table
 from sizeup.results.result import Result
+from sizeup.settings import parse_json
 
 __all__ = [
     "BUDGETS",
@@ -162,10 +162,10 @@ def measured_basis(refined: MeasuredAssignment) -> str:
 def read_losses(path: Path) -> dict[str, dict[str, float]]:
     """Reads losses from a JSON file: {layer: {precision: loss}}."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(read_settings(path))
     except OSError as error:
         raise SizeupError(f"{path}: {read_problem(error)}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SizeupError(f"{path}: not a table of losses: {error}") from error
     rows = content.values() if isinstance(content, dict) else [None]
     numbers = [value for row in rows for value in (row.values() if isinstance(row, dict) else [None])]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
+from sizeup.settings import parse_toml
 from sizeup.targets import gpu_specs, read, read_calibrations
 from sizeup.targets.anchors import Anchor, anchor
 from sizeup.targets.board import Board
@@ -21,11 +21,6 @@ from sizeup.targets.names import lookup_key, lookup_keys, nearest, suggestion
 from sizeup.targets.runtime import MeasuredQuantity, Runtime, Slowdown, Target, TargetCalibration
 from sizeup.targets.table import Table, is_source
 from sizeup.units import quoted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 VARIABLE = "SIZEUP_TARGETS"
 BUILT_IN = Path(__file__).parent / "data"
@@ -206,10 +201,17 @@ class Catalog:
         if not self.has_device(board.device):
             hint = suggestion(board.device, self._tables["device"])
             raise table.error(f"unknown device {board.device!r}{hint}")
+        read.check_board(table, board, self.device(board.device))
         return board
 
     def _device(self, table: Table) -> Device:
-        return read.device(self._inherited(table, ()), self.core)
+        device = read.device(self._inherited(table, ()), self.core)
+        for name in device.runtimes:
+            if self._lookup("runtime", name) is None:
+                raise table.error(
+                    f"runtimes: unknown runtime {name!r}{_hint(name, list(self._tables['runtime']))}"
+                )
+        return device
 
     def core(self, name: str) -> Core | None:
         """The core of that name; None if no file describes it."""
@@ -322,10 +324,10 @@ def _sources(top: Table) -> dict[str, str]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_settings(path))
+        return parse_toml(read_settings(path), is_shipped=BUILT_IN in path.parents)
     except OSError as error:
         raise TargetError(f"{path}: {read_problem(error)}; {VARIABLE} names files and folders") from None
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
+    except ValueError as error:
         raise TargetError(f"{path}: not a TOML file: {error}") from None
 
 

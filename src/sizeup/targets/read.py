@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+from sizeup import units
 from sizeup.targets import quantities
 from sizeup.targets.board import Board, MemoryAmounts
 from sizeup.targets.device import (
@@ -139,7 +141,7 @@ def core(table: Table) -> Core:
 def device(table: Table, core_of: CoreOf) -> Device:
     """A device from its table, in which `like` has been resolved."""
     table.check_keys(_DEVICE_KEYS)
-    source = table.source()
+    source = _verified_source(table)
     power, energy = table.table("power"), table.table("energy")
     units = table.tables("units")
     if not units:
@@ -153,7 +155,7 @@ def device(table: Table, core_of: CoreOf) -> Device:
         memories=tuple(_memory(inner, source) for inner in table.tables("memories")),
         runtimes=table.texts("runtimes"),
         source=source,
-        recorded=table.text("recorded", ""),
+        recorded=table.date("recorded"),
         verified=table.date("verified"),
         power=None if power is None else _power(power, source),
         energy=None if energy is None else _energy(energy),
@@ -163,10 +165,20 @@ def device(table: Table, core_of: CoreOf) -> Device:
     )
 
 
+def _verified_source(table: Table) -> str:
+    """The source of a table, which is a document if the values were compared with it."""
+    source, recorded, verified = table.source(), table.date("recorded"), table.date("verified")
+    if verified and "://" not in source:
+        raise table.error(f"verified is {verified!r}, but source {source!r} names no document")
+    if verified and recorded and verified < recorded:
+        raise table.error(f"verified is {verified!r}, before recorded, {recorded!r}")
+    return source
+
+
 def board(table: Table) -> Board:
     """A board from its table."""
     table.check_keys(_BOARD_KEYS)
-    source = table.source()
+    source = _verified_source(table)
     return Board(
         name=table.text("name"),
         title=table.text("title"),
@@ -182,6 +194,41 @@ def board(table: Table) -> Board:
         file=table.file,
         verified=table.date("verified"),
     )
+
+
+def check_board(table: Table, board: Board, device: Device) -> None:
+    """Raises TargetError if a board has more memory on its chip than the chip, or leaves more than it has."""
+    if device.device_class == "microcontroller":
+        _check_chip(table, board, device)
+    equipped = board.equip(device)
+    external = equipped.largest_bytes("external flash")
+    totals = {"ram": equipped.largest_ram_bytes, "flash": equipped.flash_bytes or external}
+    limits = {"ram": board.ram_limit(equipped), "flash": board.flash_limit(equipped)}
+    for name, total in totals.items():
+        _check_at_most(table.table("usable"), name, total, f"the {name} of {device.name}")
+        _check_at_most(table.table("reserve"), name, limits[name], f"the {name} for applications")
+
+
+def _check_chip(table: Table, board: Board, device: Device) -> None:
+    """Boards add external memories to a chip; what they add inside it would not exist."""
+    on_chip = {memory.name: memory for memory in device.memories}
+    for inner, memory in zip(table.tables("memories"), board.memories, strict=True):
+        chip = on_chip.get(memory.name)
+        if not memory.role.startswith("external") or (chip and chip.role != memory.role):
+            if chip is None or chip.role != memory.role:
+                raise inner.error(f"{memory.name}: {device.name} has no {memory.role} of that name")
+            _check_at_most(inner, "size", chip.bytes, f"{memory.name} of {device.name}")
+    if not any(amounts and amounts.ram_bytes for amounts in (board.usable, board.reserve)):
+        raise table.error(
+            'neither usable RAM nor a reserve; add usable = { ram = "300 KiB", source = "..." }'
+            ' or reserve = { ram = "16 KiB", source = "assumption: ..." }'
+        )
+
+
+def _check_at_most(table: Table | None, name: str, most: int | None, of: str) -> None:
+    size = None if table is None else _whole_bytes(table, name)
+    if table is not None and size is not None and most is not None and size > most:
+        raise table.error(f"{name} is {table.text(name)!r}, more than {of}, {units.size(most)}")
 
 
 def _memory_amounts(table: Table, name: str) -> MemoryAmounts | None:
@@ -216,7 +263,7 @@ def runtime(table: Table) -> Runtime:
         units=units,
         dtypes=dtypes,
         source=table.source(),
-        recorded=table.text("recorded", ""),
+        recorded=table.date("recorded"),
         fusions=table.choices("fuses", tuple(FUSIONS)),
         in_place=table.choices("in_place", IN_PLACE),
         formats=table.choices("reads", FORMATS),
@@ -372,6 +419,11 @@ def _memory(table: Table, source: str) -> Memory:
 
 def _power(table: Table, source: str) -> Power:
     table.check_keys(_POWER_KEYS)
+    levels = [name for name in ("idle", "typical", "tdp") if name in table.values]
+    for lower, higher in pairwise(levels):
+        least, most = (table.quantity(name, quantities.POWER) or 0 for name in (lower, higher))
+        if least > most:
+            raise table.error(f"{lower} is {table.text(lower)!r}, more than {higher}, {table.text(higher)!r}")
     return Power(
         source=table.source(source),
         idle_watts=table.quantity("idle", quantities.POWER),

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sizeup.errors import TargetError
-from sizeup.files import read_problem, write_text
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from sizeup.files import read_problem, read_settings, write_text
+from sizeup.settings import parse_toml
 
 # Identifies files written by sizeup, so older files need it unchanged.
 HEAD = "# Written by sizeup calibrate, which replaces it; your own devices belong in another file."
@@ -55,9 +50,9 @@ def _read_ours(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        text = path.read_text("utf-8")
+        text = read_settings(path)
         if text.startswith(HEAD):
-            return tomllib.loads(text)
+            return parse_toml(text)
     except (OSError, ValueError) as error:
         raise TargetError(f"{path}: {read_problem(error)}") from error
     raise TargetError(f"{path}: not written by sizeup, so it is not overwritten; name another file with -o")
