@@ -12,6 +12,7 @@ truncated it, counts as missing.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -199,7 +200,7 @@ class Store:
         try:
             lock = target_of(storage.inside(_LOCK), storage.root)
             if lock is None:
-                raise OSError(f"{_LOCK} is not a regular file")
+                raise OSError(errno.EINVAL, "not a regular file")
             storage.root.mkdir(exist_ok=True)
             return lock.open("ab")  # keeps its content
         except OSError as error:
