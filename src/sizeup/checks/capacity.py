@@ -255,7 +255,7 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
 
 
 def _with_unmodeled(parts: list[MemoryPart], needs: Needs) -> list[MemoryPart]:
-    """The parts; without an upper end if the memory inside control flow or of unknown operators is not known."""
+    """The parts; without an upper end if the memory inside control flow or of an operator is not known."""
     reason = needs.usage.unmodeled_reason
     return [*parts, MemoryPart("operators", 0, None, reason)] if reason else parts
 
