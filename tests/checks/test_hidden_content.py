@@ -122,7 +122,7 @@ def test_newer_file_than_the_table_knows_is_undetermined(opset: int, ir_version:
 
 
 @pytest.mark.parametrize(
-    "target", ["rpi5/ort", "rpi5/torch-eager", "h100/torch-eager", "jetson-agx-orin/tensorrt"]
+    "target", ["rpi5/ort", "rpi5/litert", "rpi5/torch-eager", "h100/torch-eager", "jetson-agx-orin/tensorrt"]
 )
 @pytest.mark.parametrize("limit", ["ram", "latency", "energy"])
 def test_no_limit_of_a_target_is_met_with_an_uncounted_operator(target: str, limit: str) -> None:
@@ -147,8 +147,9 @@ def test_amounts_of_tensors_have_no_upper_bound_with_an_uncounted_operator() -> 
 def with_uncounted_operator() -> sizeup.Graph:
     builder = sizeup.GraphBuilder(name="odd")
     x = builder.input("x", (1, 8), DTYPES["float32"])
-    y = builder.tensor("y", (1, 8), DTYPES["float32"])
-    builder.op("mylib.fancy", [x], [y], name="fancy")
+    z, y = (builder.tensor(name, (1, 8), DTYPES["float32"]) for name in "zy")
+    builder.op("relu", [x], [z])
+    builder.op("mylib.fancy", [z], [y], name="fancy")
     builder.outputs.append(y)
     return builder.freeze()
 
