@@ -179,6 +179,10 @@ class NoLatency(TargetError):
     """No operator of a model has a known latency on a target; the message has the reasons."""
 
 
+class TargetWarning(UserWarning):
+    """A file in a folder of targets is ignored; the message has the file and the reason."""
+
+
 class BudgetError(SizeupError):
     """A budget file, or a baselines file that it names, is invalid."""
 

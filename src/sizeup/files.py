@@ -15,13 +15,13 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from sizeup.errors import WriteError
+from sizeup.errors import SizeupError, WriteError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -192,14 +192,29 @@ def write_bytes(path: PathLike, content: bytes, *, like: Path | None = None) -> 
 
 
 def write_text(
-    path: PathLike, lines: Iterable[str], *, make_folder: bool = False, inside: Path | None = None
+    path: PathLike,
+    lines: Iterable[str],
+    *,
+    make_folder: bool = False,
+    inside: Path | None = None,
+    check: Callable[[Path], object] | None = None,
 ) -> None:
-    """Replace the content of a file with lines of text, as UTF-8."""
-    with (
-        atomic_path(path, make_folder=make_folder, inside=inside) as out,
-        out.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
-    ):
-        file.writelines(lines)
+    """Replace the content of a file with lines of text, as UTF-8.
+
+    `check` reads the new file before it replaces the old one, and raises SizeupError if it could not be read
+    again.
+    """
+    with atomic_path(path, make_folder=make_folder, inside=inside) as out:
+        with out.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.writelines(lines)
+        if check is not None and out.is_file():  # not a pipe
+            try:
+                check(out)
+            except SizeupError as error:
+                reason = str(error).removeprefix(f"{out}: ")
+                raise WriteError(
+                    f"{os.fspath(path)}: not written, because sizeup could not read it: {reason}"
+                ) from error
 
 
 @contextmanager

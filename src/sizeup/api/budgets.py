@@ -6,10 +6,11 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sizeup.api.analyze import check_precision, target_of
+from sizeup.api.analyze import check_precision, named_target
 from sizeup.api.check import SECONDS, Model, at_revision, build_check, int_limit, settings_files
 from sizeup.api.check_each import Progress, check_each, error_check, removed_check
 from sizeup.api.check_options import command_options
@@ -77,7 +78,7 @@ def run_budgets(
         raise BudgetError("update_baselines cannot be combined with against")
     budgets = read_budgets(Path(path)).with_flags(expected=expected, strict=strict)
     for budget in budgets.budgets:
-        target = target_of(budget.target)
+        target = named_target(budget.target)
         if run:
             require_interpreter(target)
         check_precision(budget.precision)
@@ -152,7 +153,7 @@ class _Gate:
         first = budgets[0]
         source = Model(model, None, None, first.bind or None, first.precision)
         limits = first.limits
-        target = target_of(first.target)
+        target = named_target(first.target)
         subject = Subject(_needs(source), target, int_limit(limits, "ram"), int_limit(limits, "flash"))
         before = None if self.revision is None else at_revision(source, subject, self.revision)
         specs = [
@@ -209,13 +210,19 @@ class _Gate:
 
     def write_baselines(self) -> tuple[Update, ...]:
         """Write all baselines files that have new amounts."""
-        from sizeup.checks.baselines import file_text, updated
+        from sizeup.checks.baselines import check_text, file_text, updated
         from sizeup.files import write_text
 
         updates = []
         for path, measured in self._measured.items():
             after, update = updated(self._read(path), measured, self._exists)
-            write_text(path, [file_text(after)], make_folder=True, inside=self.budgets.folder)
+            write_text(
+                path,
+                [file_text(after)],
+                make_folder=True,
+                inside=self.budgets.folder,
+                check=partial(check_text, after),
+            )
             updates.append(update)
         return tuple(updates)
 

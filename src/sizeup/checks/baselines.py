@@ -109,6 +109,12 @@ def file_text(baselines: Baselines) -> str:
     return f'{{"format": {json.dumps(FORMAT)}, "version": {VERSION}, "models": [\n{lines}\n]}}\n'
 
 
+def check_text(baselines: Baselines, path: Path) -> None:
+    """Raises BudgetError if a new file does not have these amounts."""
+    if read_baselines(path, "").amounts != baselines.amounts:
+        raise BudgetError(f"{path}: its amounts are not those that were measured")
+
+
 def _line(key: Key, amounts: Mapping[str, float]) -> dict[str, Any]:
     settings = {"target": key.target, "precision": key.precision, "bind": dict(key.bind)}
     known = {name: amounts[name] for name in GROWING if name in amounts}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from sizeup import units
 from sizeup.targets import quantities
-from sizeup.targets.board import Board, MemoryAmounts
 from sizeup.targets.device import (
     DEVICE_CLASSES,
     RATE_TYPES,
@@ -104,20 +102,6 @@ _RUNTIME_KEYS = (
     "recorded",
     "note",
 )
-_BOARD_KEYS = (
-    "name",
-    "title",
-    "maker",
-    "device",
-    "aliases",
-    "memories",
-    "usable",
-    "reserve",
-    "source",
-    "recorded",
-    "verified",
-    "note",
-)
 DTYPES = tuple(kind for kind in RATE_TYPES if kind != "fp16_acc16")
 """Dtypes of kernels."""
 _DERIVED = "derived: cores x clock x MACs per cycle"
@@ -141,7 +125,7 @@ def core(table: Table) -> Core:
 def device(table: Table, core_of: CoreOf) -> Device:
     """A device from its table, in which `like` has been resolved."""
     table.check_keys(_DEVICE_KEYS)
-    source = _verified_source(table)
+    source = verified_source(table)
     power, energy = table.table("power"), table.table("energy")
     units = table.tables("units")
     if not units:
@@ -152,7 +136,7 @@ def device(table: Table, core_of: CoreOf) -> Device:
         device_class=table.choice("kind", DEVICE_CLASSES),
         vendor=table.text("maker"),
         units=tuple(_unit(inner, source, core_of) for inner in units),
-        memories=tuple(_memory(inner, source) for inner in table.tables("memories")),
+        memories=tuple(memory(inner, source) for inner in table.tables("memories")),
         runtimes=table.texts("runtimes"),
         source=source,
         recorded=table.date("recorded"),
@@ -165,7 +149,15 @@ def device(table: Table, core_of: CoreOf) -> Device:
     )
 
 
-def _verified_source(table: Table) -> str:
+def whole_bytes(table: Table, name: str) -> int | None:
+    """A size in whole bytes; None if the key is missing."""
+    size = table.quantity(name, quantities.SIZE)
+    if size is not None and size != int(size):
+        raise table.error(f"{name} is not a whole number of bytes")
+    return None if size is None else int(size)
+
+
+def verified_source(table: Table) -> str:
     """The source of a table, which is a document if the values were compared with it."""
     source, recorded, verified = table.source(), table.date("recorded"), table.date("verified")
     if verified and "://" not in source:
@@ -173,80 +165,6 @@ def _verified_source(table: Table) -> str:
     if verified and recorded and verified < recorded:
         raise table.error(f"verified is {verified!r}, before recorded, {recorded!r}")
     return source
-
-
-def board(table: Table) -> Board:
-    """A board from its table."""
-    table.check_keys(_BOARD_KEYS)
-    source = _verified_source(table)
-    return Board(
-        name=table.text("name"),
-        title=table.text("title"),
-        vendor=table.text("maker"),
-        device=table.text("device"),
-        source=source,
-        recorded=table.date("recorded"),
-        memories=tuple(_memory(inner, source) for inner in table.tables("memories")),
-        usable=_memory_amounts(table, "usable"),
-        reserve=_memory_amounts(table, "reserve"),
-        aliases=table.texts("aliases"),
-        note=table.text("note", ""),
-        file=table.file,
-        verified=table.date("verified"),
-    )
-
-
-def check_board(table: Table, board: Board, device: Device) -> None:
-    """Raises TargetError if a board has more memory on its chip than the chip, or leaves more than it has."""
-    if device.device_class == "microcontroller":
-        _check_chip(table, board, device)
-    equipped = board.equip(device)
-    external = equipped.largest_bytes("external flash")
-    totals = {"ram": equipped.largest_ram_bytes, "flash": equipped.flash_bytes or external}
-    limits = {"ram": board.ram_limit(equipped), "flash": board.flash_limit(equipped)}
-    for name, total in totals.items():
-        _check_at_most(table.table("usable"), name, total, f"the {name} of {device.name}")
-        _check_at_most(table.table("reserve"), name, limits[name], f"the {name} for applications")
-
-
-def _check_chip(table: Table, board: Board, device: Device) -> None:
-    """Boards add external memories to a chip; what they add inside it would not exist."""
-    on_chip = {memory.name: memory for memory in device.memories}
-    for inner, memory in zip(table.tables("memories"), board.memories, strict=True):
-        chip = on_chip.get(memory.name)
-        if not memory.role.startswith("external") or (chip and chip.role != memory.role):
-            if chip is None or chip.role != memory.role:
-                raise inner.error(f"{memory.name}: {device.name} has no {memory.role} of that name")
-            _check_at_most(inner, "size", chip.bytes, f"{memory.name} of {device.name}")
-    if not any(amounts and amounts.ram_bytes for amounts in (board.usable, board.reserve)):
-        raise table.error(
-            'neither usable RAM nor a reserve; add usable = { ram = "300 KiB", source = "..." }'
-            ' or reserve = { ram = "16 KiB", source = "assumption: ..." }'
-        )
-
-
-def _check_at_most(table: Table | None, name: str, most: int | None, of: str) -> None:
-    size = None if table is None else _whole_bytes(table, name)
-    if table is not None and size is not None and most is not None and size > most:
-        raise table.error(f"{name} is {table.text(name)!r}, more than {of}, {units.size(most)}")
-
-
-def _memory_amounts(table: Table, name: str) -> MemoryAmounts | None:
-    inner = table.table(name)
-    if inner is None:
-        return None
-    inner.check_keys(("ram", "flash", "source", "note"))
-    ram, flash = (_whole_bytes(inner, memory) for memory in ("ram", "flash"))
-    if ram is None and flash is None:
-        raise inner.error("ram or flash is missing; it is a size such as '64 KiB'")
-    return MemoryAmounts(inner.source(), ram, flash, inner.text("note", ""))
-
-
-def _whole_bytes(table: Table, name: str) -> int | None:
-    size = table.quantity(name, quantities.SIZE)
-    if size is not None and size != int(size):
-        raise table.error(f"{name} is not a whole number of bytes")
-    return None if size is None else int(size)
 
 
 def runtime(table: Table) -> Runtime:
@@ -399,9 +317,10 @@ def _peak(table: Table, dtype: str) -> float:
     return rate
 
 
-def _memory(table: Table, source: str) -> Memory:
+def memory(table: Table, source: str) -> Memory:
+    """A memory from its table."""
     table.check_keys(_MEMORY_KEYS)
-    size = _whole_bytes(table, "size")
+    size = whole_bytes(table, "size")
     if "bandwidth" in table.values and "bus" in table.values:
         raise table.error("bandwidth and bus are alternatives; keep one")
     source = table.source(source)
