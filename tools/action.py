@@ -6,6 +6,7 @@ Only the standard library is used, and no part of an input is evaluated or passe
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -19,6 +20,9 @@ from pathlib import Path
 _BAD_INPUT = 2
 _VERDICTS = {0: "yes", 1: "no", 3: "undetermined"}
 _WILD = "*?["
+_DEVICE_FILE = re.compile(r"(.+?\.(?:toml|json))(?=$|[:/])")
+# As sizeup calls it: files of the checkout are no repository, and no object stands for another one.
+_GIT = ("git", "--no-replace-objects", "-c", "safe.bareRepository=explicit")
 _ROOT = Path(__file__).resolve().parent.parent
 _LOCK = "tools/action_constraints.txt"
 
@@ -115,6 +119,64 @@ def install(environment: Mapping[str, str]) -> int:
         return next(filter(None, ended), 0)
 
 
+def base_revision(environment: Mapping[str, str]) -> str:
+    """The commit that a pull request is merged into; '' for other events and the policy of the tree.
+
+    A pull request must not choose the limits that judge it.
+    """
+    branch = environment.get("GITHUB_BASE_REF")
+    policy = environment.get("SIZEUP_POLICY") or "base"
+    if policy not in ("base", "tree"):
+        raise InputError(f"policy: {policy!r} is not base or tree")
+    if not branch or policy == "tree":
+        return ""
+    event = json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_text("utf-8"))
+    for name in (event["pull_request"]["base"]["sha"], f"refs/remotes/origin/{branch}"):
+        found = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if found.returncode == 0:
+            return found.stdout.decode("ascii").strip()
+    raise InputError(
+        f"budget: the base of the pull request, {branch}, is not in the checkout, which its policy"
+        " is read from; set fetch-depth: 0 for actions/checkout"
+    )
+
+
+def budget_of(name: str, base: str) -> str:
+    """The budget file at the base; the name unchanged if there is none, or it has a revision already."""
+    if not base or ":" in name:
+        return name
+    if _content(name, base) is None:
+        text = f"{name} is not in the base of the pull request: it is judged by its own policy"
+        print(f"::notice title=sizeup check::{_escaped(text)}", flush=True)
+        return name
+    return f"{base}:{_relative(name)}"
+
+
+def target_of(name: str, base: str, folder: Path) -> str:
+    """The target, with a device file replaced by that of the base, if there is one."""
+    match = _DEVICE_FILE.match(name)
+    content = _content(match[1], base) if match and base else None
+    if match is None or content is None:
+        return name
+    copy = folder / Path(match[1]).name
+    copy.write_bytes(content)
+    return f"{copy}{name[match.end() :]}"
+
+
+def _content(name: str, base: str) -> bytes | None:
+    done = _git("cat-file", "blob", f"{base}:{_relative(name)}")
+    return done.stdout if done.returncode == 0 else None
+
+
+def _relative(name: str) -> str:
+    """The path of a file from the working directory, as git takes it after a revision."""
+    return f"./{Path(os.path.relpath(name)).as_posix()}"
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*_GIT, *arguments], check=False, capture_output=True)
+
+
 def check(environment: Mapping[str, str]) -> int:
     """Runs `sizeup check`, writes the summary and the outputs of the step, and returns the exit code."""
     reports = Path(tempfile.mkdtemp(prefix="sizeup-", dir=environment.get("RUNNER_TEMP") or None))
@@ -122,11 +184,13 @@ def check(environment: Mapping[str, str]) -> int:
     paths = {name: reports / file for name, file in files.items()}
     command = ["sizeup", "check", "--github"]
     command += [f"--output={paths['json']}", f"--output={paths['markdown']}", f"--junit={paths['junit']}"]
-    for option, name in (("--device", "SIZEUP_TARGET"), ("--budget", "SIZEUP_BUDGET")):
-        command += [f"{option}={environment[name]}"] if environment.get(name) else []
-    # A budget has these limits by default. Later options win, so that `args` may set others.
-    command += [] if environment.get("SIZEUP_BUDGET") else ["--time-limit=300", "--memory-limit=4GiB"]
+    target, budget = environment.get("SIZEUP_TARGET"), environment.get("SIZEUP_BUDGET")
     try:
+        base = base_revision(environment) if target or budget else ""
+        command += [f"--device={target_of(target, base, reports)}"] if target else []
+        # A budget has limits by default. Later options win, so that `args` may set others.
+        limits = ["--time-limit=300", "--memory-limit=4GiB"]
+        command += [f"--budget={budget_of(budget, base)}"] if budget else limits
         command += options(environment.get("SIZEUP_ARGS", ""))
         # After `--` a model whose name starts with a dash is not an option.
         command += ["--", *models(environment.get("SIZEUP_MODEL", ""), Path.cwd())]
@@ -166,9 +230,13 @@ def _append(name: str, environment: Mapping[str, str], lines: Iterable[str]) -> 
 
 def _bad_input(error: InputError) -> int:
     """Prints an error as a workflow command and returns the exit code."""
-    text = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    print(f"::error title=sizeup check::{text}", flush=True)
+    print(f"::error title=sizeup check::{_escaped(str(error))}", flush=True)
     return _BAD_INPUT
+
+
+def _escaped(text: str) -> str:
+    """The text escaped as the data of a workflow command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 if __name__ == "__main__":

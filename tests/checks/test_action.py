@@ -52,10 +52,11 @@ class Runner:
             path.write_text("", "utf-8")
         known = {"GITHUB_ACTION_PATH": str(ROOT), "RUNNER_TEMP": str(self.temporary)}
         known |= {key: str(path) for key, path in files.items()}
+        known |= {"GITHUB_BASE_REF": "", "GITHUB_EVENT_PATH": ""}  # these tests may run for a pull request
         script = self.temporary / "step.sh"
         script.write_text(step["run"], "utf-8")
         command = [step["shell"], "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)]
-        done = run(command, self.workspace, self.programs, **known, **variables, **further)
+        done = run(command, self.workspace, self.programs, **{**known, **variables, **further})
         lines = files["GITHUB_OUTPUT"].read_text("utf-8").splitlines()
         self.outputs = dict(line.split("=", 1) for line in lines)
         self.summary = files["GITHUB_STEP_SUMMARY"].read_text("utf-8")
@@ -80,6 +81,44 @@ def runner(shared: Path, tmp_path: Path) -> Runner:
     (tmp_path / "temporary").mkdir()
     repository = write_repository(tmp_path / "workspace", shared)
     return Runner(repository, tmp_path / "temporary", write_programs(tmp_path / "bin"))
+
+
+@dataclass
+class PullRequest:
+    """A pull request on the checkout of a runner."""
+
+    runner: Runner
+
+    def check(self, **inputs: str) -> subprocess.CompletedProcess[str]:
+        """Run the step that checks, with the event of the pull request."""
+        event = {"pull_request": {"base": {"sha": self.git("rev-parse", "refs/heads/main")}}}
+        path = self.runner.temporary / "event.json"
+        path.write_text(json.dumps(event), "utf-8")
+        return self.runner.step(
+            "Check", {"GITHUB_BASE_REF": "main", "GITHUB_EVENT_PATH": str(path)}, **inputs
+        )
+
+    def git(self, *arguments: str) -> str:
+        """Run git in the checkout."""
+        person = ["-c", "user.name=author", "-c", "user.email=author"]
+        command = ["git", *person, *arguments]
+        done = subprocess.run(command, cwd=self.runner.workspace, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(self) -> None:
+        """Commit everything."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "models")
+
+
+@pytest.fixture
+def pull_request(runner: Runner) -> PullRequest:
+    """A checkout of a branch whose base has a budget that one of the models exceeds."""
+    request = PullRequest(runner)
+    request.git("init", "--quiet", "--initial-branch=main")
+    request.commit()
+    request.git("checkout", "--quiet", "-b", "change")
+    return request
 
 
 def _action() -> Any:
@@ -300,3 +339,53 @@ def test_the_action_installs_locked_versions_by_their_hashes(environment: Path, 
         [environment / "bin" / "sizeup", "--version"], capture_output=True, text=True, check=True
     )
     assert version.stdout == f"sizeup {own}\n"
+
+
+def test_a_pull_request_is_judged_by_the_policy_of_its_base(
+    pull_request: PullRequest, runner: Runner
+) -> None:
+    budget = runner.workspace / "budgets.toml"
+    budget.write_text(budget.read_text("utf-8").replace("1 M", "9 M"), "utf-8")
+    pull_request.commit()
+    done = pull_request.check(budget="budgets.toml")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "EDITED: this change edits the policy in budgets.toml" in done.stdout
+    assert "macs: '1 M' -> '9 M'" in runner.summary.replace("\\", "").replace("&gt;", ">")
+    assert pull_request.check(budget="budgets.toml", policy="tree").returncode == 0
+    assert runner.check(budget="budgets.toml").returncode == 0  # for a push
+
+
+def test_a_base_that_was_not_fetched_is_an_error_with_the_setting(
+    pull_request: PullRequest, runner: Runner, tmp_path: Path
+) -> None:
+    (runner.workspace / "other").touch()
+    pull_request.commit()
+    event = {"pull_request": {"base": {"sha": pull_request.git("rev-parse", "main")}}}
+    clone = tmp_path / "clone"
+    pull_request.git("clone", "--quiet", "--depth=1", runner.workspace.as_uri(), str(clone))
+    (runner.temporary / "event.json").write_text(json.dumps(event), "utf-8")
+    shallow = Runner(clone, runner.temporary, runner.programs)
+    variables = {"GITHUB_BASE_REF": "main", "GITHUB_EVENT_PATH": str(runner.temporary / "event.json")}
+    done = shallow.step("Check", variables, budget="budgets.toml")
+    assert done.returncode == 2
+    assert "set fetch-depth: 0 for actions/checkout" in done.stdout
+    done = shallow.step("Check", variables, model=SMALL, args="--macs 1M --no-remedies")
+    assert done.returncode == 0, done.stdout + done.stderr  # nothing is read from the base
+
+
+def test_the_first_budget_file_is_that_of_the_change(pull_request: PullRequest, runner: Runner) -> None:
+    (runner.workspace / "budgets.toml").rename(runner.workspace / "new.toml")
+    pull_request.commit()
+    done = pull_request.check(budget="new.toml")
+    assert done.returncode == 1
+    assert "::notice title=sizeup check::new.toml is not in the base of the pull request" in done.stdout
+
+
+def test_a_device_file_is_that_of_the_base(pull_request: PullRequest, runner: Runner) -> None:
+    device = '[[device]]\nname = "ours"\nlike = "stm32f401"\ntitle = "{}"\n'
+    (runner.workspace / "ours.toml").write_text(device.format("Ours"), "utf-8")
+    pull_request.commit()
+    pull_request.git("branch", "--force", "main", "HEAD")
+    (runner.workspace / "ours.toml").write_text(device.format("Theirs"), "utf-8")
+    done = pull_request.check(model=LARGE, target="ours.toml/tflm", args="--no-remedies --no-run")
+    assert "(Ours)" in done.stdout, done.stdout + done.stderr

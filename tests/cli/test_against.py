@@ -58,6 +58,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def _head() -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=True, text=True)
+    return done.stdout[:12]
+
+
 def _checks(out: str) -> dict[str, Any]:
     return {Path(each["model"]["source"]).stem: each for each in json.loads(out)["checks"]}
 
@@ -68,7 +73,7 @@ def test_growth_is_judged_since_the_revision(run: Run, repository: Path) -> None
     assert ended.code == 1
     checks = _checks(ended.out)
     assert {name: (each["verdict"], each["no_baseline_reason"]) for name, each in checks.items()} == {
-        "added": ("fits", "not in before"),
+        "added": ("undetermined", "not in before"),
         "gone": ("removed", None),
         "grown": ("does not fit", None),
         "same": ("fits", None),
@@ -89,12 +94,14 @@ def test_growth_is_judged_since_the_revision(run: Run, repository: Path) -> None
 def test_text_says_what_changed_and_what_is_new_or_gone(run: Run, repository: Path) -> None:
     ended = run("check", "--budget", "budgets.toml", "--against", "HEAD")
     first = ended.out.splitlines()[0]
-    assert first == "NO: 3 of 4 models fit, 1 does not (models/grown.onnx), 1 new, 1 removed"
+    assert first == (
+        "NO: 2 of 4 models fit, 1 does not (models/grown.onnx), 1 undetermined, 1 new, 1 removed"
+    )
     text = " ".join(ended.out.split())
     assert "growth of MACs: +10.2 %, 400 -> 441, allowed: 5 %" in text
-    assert "since HEAD MACs 400 -> 100 (-75 %), parameters 400 -> 100 (-75 %)" in text
+    assert f"since HEAD ({_head()}) MACs 400 -> 100 (-75 %), parameters 400 -> 100 (-75 %)" in text
     assert "REMOVED: models/gone.onnx was removed removed models/gone.onnx exists in HEAD, not" in text
-    assert "since HEAD no change" in text
+    assert f"since HEAD ({_head()}) no change" in text
     assert "can be lowered" not in text  # there is no baseline to lower
 
 
@@ -102,8 +109,9 @@ def test_a_space_follows_the_name_of_a_revision_however_long_it_is(run: Run, rep
     for name in ("origin/main", "release/2026-11-with-a-long-name"):
         _git(repository, "tag", name, "before")
         lines = run("check", "--budget", "budgets.toml", "--against", name).out.splitlines()
-        assert f"  since {name} no change" in lines
-        assert any(line.startswith(f"  since {name} MACs 400 -> 100") for line in lines)
+        since = f"  since {name} ({_head()})"
+        assert f"{since} no change" in lines
+        assert any(line.startswith(f"{since} MACs 400 -> 100") for line in lines)
         assert max(len(line) for line in lines if "since" in line) <= 100
 
 
@@ -130,11 +138,18 @@ def test_external_data_of_the_revision_is_read(run: Run, repository: Path) -> No
 
 def test_a_pointer_of_git_lfs_is_an_error_until_its_object_is_fetched(run: Run, repository: Path) -> None:
     path = repository / "models" / "same.onnx"
+    save_product(path, 19)
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     path.write_text(_POINTER.format(digest, len(content)), "utf-8")
     _commit(repository)
     path.write_bytes(content)
+    ended = run("check", "models/same.onnx", "--macs", "1M", "--against", "HEAD", "--json")
+    assert (ended.code, json.loads(ended.out)["changes"]) == (
+        0,
+        [],
+    )  # the pointer is that of the same content
+    save_product(path, 20)
     ended = run("check", "--budget", "budgets.toml", "--against", "HEAD", "--json")
     assert ended.code == 1
     checks = _checks(ended.out)
@@ -144,9 +159,19 @@ def test_a_pointer_of_git_lfs_is_an_error_until_its_object_is_fetched(run: Run, 
     # As `git lfs fetch` stores it.
     stored = repository / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
     stored.parent.mkdir(parents=True)
+    for wrong in (content + b"\0", None):
+        stored.unlink(missing_ok=True)
+        if wrong is None:
+            stored.symlink_to(path)
+        else:
+            stored.write_bytes(wrong)
+        checks = _checks(run("check", "--budget", "budgets.toml", "--against", "HEAD", "--json").out)
+        assert "Git LFS" in checks["same"]["error"]
+    stored.unlink()
     stored.write_bytes(content)
     fetched = _checks(run("check", "--budget", "budgets.toml", "--against", "HEAD", "--json").out)
-    assert (fetched["same"]["error"], fetched["same"]["changes"]) == (None, [])
+    assert fetched["same"]["error"] is None
+    assert fetched["same"]["changes"][0] == {"name": "macs", "unit": "count", "before": 361, "now": 400}
 
 
 def test_a_model_that_could_not_be_read_then_is_new(run: Run, repository: Path) -> None:
@@ -156,7 +181,7 @@ def test_a_model_that_could_not_be_read_then_is_new(run: Run, repository: Path) 
     _commit(repository)
     (repository / "models" / "mended.onnx").write_bytes(good)
     checks = _checks(run("check", "--budget", "budgets.toml", "--against", "HEAD", "--json").out)
-    assert checks["mended"]["fits"] is True
+    assert checks["mended"]["fits"] is None
     assert checks["mended"]["no_baseline_reason"].startswith("not readable at HEAD (")
 
 
