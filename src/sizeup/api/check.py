@@ -159,7 +159,10 @@ def settings_files(revision: Revision | None, *precisions: PrecisionSpec) -> lis
     from sizeup.targets import search_path
 
     maps = [Path(precision).absolute() for precision in precisions if isinstance(precision, str)]
-    return [*search_path(), *(() if revision is None else (revision.top,)), *filter(Path.is_file, maps)]
+    folders = [*search_path(), *filter(Path.is_file, maps)]
+    if revision is not None:
+        folders += [revision.top, revision.repository.folder, revision.repository.shared_folder]
+    return folders
 
 
 class _Checker:

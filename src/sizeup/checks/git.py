@@ -6,7 +6,9 @@ import hashlib
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -43,9 +45,15 @@ class Repository:
 
     def run(self, *arguments: str, output: IO[bytes] | None = None) -> str:
         """The output of a git command without the last line break, or '' if it is written to a file."""
-        return _run(
-            self.top, f"--git-dir={self.folder}", f"--work-tree={self.top}", *arguments, output=output
-        )
+        # The user's settings have a part in discovery alone, and a confined worker cannot read them.
+        settings = {"GIT_CONFIG_GLOBAL": os.devnull}
+        options = (f"--git-dir={self.folder}", f"--work-tree={self.top}")
+        return _run(self.top, *options, *arguments, output=output, variables=settings)
+
+    @cached_property
+    def shared_folder(self) -> Path:
+        """The git folder with the objects, which linked work trees share."""
+        return self.top / self.run("rev-parse", "--git-common-dir")
 
     def commit(self, name: str) -> str:
         """The commit of a revision; raises RevisionError if it does not exist, or a name means several."""
@@ -135,7 +143,9 @@ def _blob_digest(like: str, size: int) -> hashlib._Hash:
     return name
 
 
-def _run(folder: Path, *arguments: str, output: IO[bytes] | None = None) -> str:
+def _run(
+    folder: Path, *arguments: str, output: IO[bytes] | None = None, variables: Mapping[str, str] = _VARIABLES
+) -> str:
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -147,7 +157,7 @@ def _run(folder: Path, *arguments: str, output: IO[bytes] | None = None) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if output is None else output,
             stderr=subprocess.PIPE,
-            env=environment | _VARIABLES,
+            env={**environment, **_VARIABLES, **variables},
             check=False,
         )
     except OSError as error:

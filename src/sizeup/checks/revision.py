@@ -192,7 +192,7 @@ class Revision:
 
     @cached_property
     def _lfs_objects(self) -> Path:
-        return self.top / self.repository.run("rev-parse", "--git-common-dir") / "lfs" / "objects"
+        return self.repository.shared_folder / "lfs" / "objects"
 
 
 def _is_same(folder: Path, other: Path) -> bool:
