@@ -54,15 +54,17 @@ def _check_toml(text: str) -> None:
         raise ValueError(f"more than {_MOST_TABLES:,} tables")
 
 
-def parse_json(text: str, **hooks: Callable[[Any], Any]) -> Any:
-    """The content of a JSON file; raises ValueError if it is not JSON, or nested too deeply.
-
-    `hooks` are those of `json.loads`.
-    """
+def parse_json(
+    text: str,
+    *,
+    object_hook: Callable[[dict[str, Any]], Any] | None = None,
+    parse_int: Callable[[str], Any] | None = None,
+) -> Any:
+    """The content of a JSON file; raises ValueError if it is not JSON, or nested too deeply."""
     if text.count("[") + text.count("{") > _DEEPEST:
         _check_escapes(text)
         _check_depth(_JSON_TEXT.sub("", text))
-    return json.loads(text, **hooks)
+    return json.loads(text, object_hook=object_hook, parse_int=parse_int)
 
 
 def _check_escapes(text: str) -> None:

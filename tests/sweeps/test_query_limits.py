@@ -56,7 +56,7 @@ def test_temporary_files_have_a_limit_and_are_removed(
         store, "SELECT range FROM range(200000000) ORDER BY hash(range)", memory_limit="64MiB"
     )
     with pytest.raises(SizeupError, match="or 4 times that of temporary files; --memory-limit"):
-        assert result.preview(3)
+        result.preview(3)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,7 +178,7 @@ OUTSIDE = [
 @pytest.mark.parametrize("sql", OUTSIDE)
 def test_a_query_reads_and_writes_nothing_else(store: Path, tmp_path: Path, sql: str) -> None:
     (tmp_path / "secret.txt").write_text("top-secret")
-    duckdb.sql("SELECT 'top-secret' AS a").write_parquet(str(tmp_path / "x.parquet"))
+    duckdb.execute(f"COPY (SELECT 'top-secret' AS a) TO '{tmp_path}/x.parquet' (FORMAT parquet)")
     before = sorted(tmp_path.iterdir())
     names = {"file": "secret.txt", "parquet": "x.parquet", "folder": ""}
     text = sql.format(

@@ -195,9 +195,8 @@ def test_a_rate_that_is_not_finite_is_not_written(number: float) -> None:
 
 
 def _calibration(rate: Any) -> dict[str, Any]:
-    return parse_toml(CALIBRATION.replace("RATE", "0"))["fit"][0] | {
-        "rates": {"pooled": {"mac": rate, "byte": np.float32(0.5), "launch": np.int64(1)}}
-    }
+    table: dict[str, Any] = parse_toml(CALIBRATION.replace("RATE", "0"))["fit"][0]
+    return table | {"rates": {"pooled": {"mac": rate, "byte": np.float32(0.5), "launch": np.int64(1)}}}
 
 
 def test_a_calibration_of_numpy_is_read_again(folder: Path) -> None:
@@ -238,12 +237,12 @@ def test_a_device_file_is_a_target_in_python(
     assert isinstance(check, Check)
     assert report.latency is not None
     assert report.latency.basis == estimate.basis == "calibrated"  # by the table of that file
-    assert sizeup.plan("m.tflite", target=text)
+    sizeup.plan("m.tflite", target=text)
     for command, result in (("analyze", report), ("check", check)):
         printed = run_command(command, "m.tflite", "-d", text, "--json").stdout
         assert '"mine/tflm"' in printed
         assert result.target is not None
-        assert result.target.name == "mine/tflm"
+        assert getattr(result.target, "name", result.target) == "mine/tflm"
     with pytest.raises(TargetError, match=r"absent\.toml: no such device file"):
         sizeup.analyze("m.tflite", target="absent.toml")
 
