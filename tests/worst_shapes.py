@@ -5,7 +5,12 @@ A generator takes the number of its repeated parts; `LARGEST` has the number tha
 
 from __future__ import annotations
 
+import functools
+import io
+import json
 import random
+import warnings
+import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,109 +30,124 @@ class Graph(NamedTuple):
     operators: Sequence[tuple[str, Sequence[int], Sequence[int]]]
     inputs: Sequence[int]
     outputs: Sequence[int]
-    calls: Sequence[tuple[int, int]] = ()  # per IF, in order: the graphs of its branches
+    branches: Sequence[int] = ()  # the graphs that every IF calls; its condition is tensor 0
 
 
-def tflite(*graphs: Graph, name: str = "", listed: int = 1, metadata: int = 0, names: Sequence[str] = ()) -> bytes:
-    """The file, whose equal vectors are shared; `listed` is how often it lists each graph."""
-    builder = flatbuffers.Builder(1 << 20)
-    vectors: dict[tuple[int, ...], int] = {}
+class _File:
+    """A file under construction, whose equal vectors are shared."""
 
-    def numbers(values: Sequence[int]) -> int:
+    def __init__(self, sources: Sequence[str]) -> None:
+        self.builder = flatbuffers.Builder(1 << 20)
+        self.sources = sources
+        self._vectors: dict[tuple[int, ...], int] = {}
+        self.codes = [self._code(source) for source in sources]
+        self._settings: dict[str, tuple[int, int]] = {}
+        for source, table in (("ADD", "Add"), ("CONCATENATION", "Concatenation")):
+            getattr(schema, f"{table}OptionsStart")(self.builder)
+            kind = getattr(schema.BuiltinOptions, f"{table}Options")
+            self._settings[source] = (kind, getattr(schema, f"{table}OptionsEnd")(self.builder))
+
+    def numbers(self, values: Sequence[int]) -> int:
         key = tuple(values)
-        if key not in vectors:
-            builder.StartVector(4, len(key), 4)
+        if key not in self._vectors:
+            self.builder.StartVector(4, len(key), 4)
             for value in reversed(key):
-                builder.PrependInt32(value)
-            vectors[key] = builder.EndVector()
-        return vectors[key]
+                self.builder.PrependInt32(value)
+            self._vectors[key] = self.builder.EndVector()
+        return self._vectors[key]
 
-    def offsets(items: Sequence[int]) -> int:
-        builder.StartVector(4, len(items), 4)
+    def tables(self, items: Sequence[int]) -> int:
+        self.builder.StartVector(4, len(items), 4)
         for item in reversed(items):
-            builder.PrependUOffsetTRelative(item)
-        vector: int = builder.EndVector()
+            self.builder.PrependUOffsetTRelative(item)
+        vector: int = self.builder.EndVector()
         return vector
 
-    sources = sorted({operator[0] for graph in graphs for operator in graph.operators})
-    codes = []
-    for source in sources:
-        code = getattr(schema.BuiltinOperator, source, None)
-        custom = builder.CreateString(source) if code is None else None
-        schema.OperatorCodeStart(builder)
-        if custom is None:
-            schema.OperatorCodeAddDeprecatedBuiltinCode(builder, min(code, 127))
-            schema.OperatorCodeAddBuiltinCode(builder, code)
-        else:
-            schema.OperatorCodeAddDeprecatedBuiltinCode(builder, 32)
-            schema.OperatorCodeAddBuiltinCode(builder, 32)
-            schema.OperatorCodeAddCustomCode(builder, custom)
-        codes.append(schema.OperatorCodeEnd(builder))
-    settings: dict[str, tuple[int, int]] = {}
-    for source, table in (("ADD", "Add"), ("CONCATENATION", "Concatenation")):
-        if source in sources:
-            getattr(schema, f"{table}OptionsStart")(builder)
-            kind = getattr(schema.BuiltinOptions, f"{table}Options")
-            settings[source] = (kind, getattr(schema, f"{table}OptionsEnd")(builder))
-    text = builder.CreateString(name) if name else None
-    texts = [builder.CreateString(each) for each in names]
-    tables = []
-    for graph in graphs:
-        tensors = []
-        for index, length in enumerate(graph.tensors):
-            shape = numbers([length])
-            schema.TensorStart(builder)
-            schema.TensorAddShape(builder, shape)
-            if index < len(texts):
-                schema.TensorAddName(builder, texts[index])
-            elif text is not None:
-                schema.TensorAddName(builder, text)
-            if graph.calls and index == 0:
-                schema.TensorAddType(builder, schema.TensorType.BOOL)
-            tensors.append(schema.TensorEnd(builder))
-        operators, calls = [], iter(graph.calls)
-        for source, sources_of, results in graph.operators:
-            ends = numbers(sources_of), numbers(results)
-            options = settings.get(source)
-            if source == "IF":
-                then, otherwise = next(calls)
-                schema.IfOptionsStart(builder)
-                schema.IfOptionsAddThenSubgraphIndex(builder, then)
-                schema.IfOptionsAddElseSubgraphIndex(builder, otherwise)
-                options = (schema.BuiltinOptions.IfOptions, schema.IfOptionsEnd(builder))
-            schema.OperatorStart(builder)
-            schema.OperatorAddOpcodeIndex(builder, sources.index(source))
-            schema.OperatorAddInputs(builder, ends[0])
-            schema.OperatorAddOutputs(builder, ends[1])
-            if options is not None:
-                schema.OperatorAddBuiltinOptionsType(builder, options[0])
-                schema.OperatorAddBuiltinOptions(builder, options[1])
-            operators.append(schema.OperatorEnd(builder))
-        parts = offsets(tensors), numbers(graph.inputs), numbers(graph.outputs), offsets(operators)
-        schema.SubGraphStart(builder)
-        schema.SubGraphAddTensors(builder, parts[0])
-        schema.SubGraphAddInputs(builder, parts[1])
-        schema.SubGraphAddOutputs(builder, parts[2])
-        schema.SubGraphAddOperators(builder, parts[3])
-        tables.append(schema.SubGraphEnd(builder))
-    schema.BufferStart(builder)
-    empty = schema.BufferEnd(builder)
-    listed_codes, listed_graphs, buffers = offsets(codes), offsets(tables * listed), offsets([empty])
-    entry = None
-    if metadata:
-        label = builder.CreateString("note")
-        schema.MetadataStart(builder)
-        schema.MetadataAddName(builder, label)
-        entry = offsets([schema.MetadataEnd(builder)] * metadata)
-    schema.ModelStart(builder)
-    schema.ModelAddVersion(builder, 3)
-    schema.ModelAddOperatorCodes(builder, listed_codes)
-    schema.ModelAddSubgraphs(builder, listed_graphs)
-    schema.ModelAddBuffers(builder, buffers)
-    if entry is not None:
-        schema.ModelAddMetadata(builder, entry)
-    builder.Finish(schema.ModelEnd(builder), b"TFL3")
-    return bytes(builder.Output())
+    def _code(self, source: str) -> int:
+        number = getattr(schema.BuiltinOperator, source, schema.BuiltinOperator.CUSTOM)
+        name = self.builder.CreateString(source)
+        schema.OperatorCodeStart(self.builder)
+        schema.OperatorCodeAddDeprecatedBuiltinCode(self.builder, min(number, 127))
+        schema.OperatorCodeAddBuiltinCode(self.builder, number)
+        schema.OperatorCodeAddCustomCode(self.builder, name)
+        code: int = schema.OperatorCodeEnd(self.builder)
+        return code
+
+    def tensor(self, length: int, name: int | None, *, is_condition: bool) -> int:
+        shape = self.numbers([length])
+        schema.TensorStart(self.builder)
+        schema.TensorAddShape(self.builder, shape)
+        if name is not None:
+            schema.TensorAddName(self.builder, name)
+        if is_condition:
+            schema.TensorAddType(self.builder, schema.TensorType.BOOL)
+        tensor: int = schema.TensorEnd(self.builder)
+        return tensor
+
+    def operator(
+        self, source: str, inputs: Sequence[int], outputs: Sequence[int], branches: Sequence[int]
+    ) -> int:
+        ends = self.numbers(inputs), self.numbers(outputs)
+        settings = self._settings.get(source)
+        if branches:
+            schema.IfOptionsStart(self.builder)
+            schema.IfOptionsAddThenSubgraphIndex(self.builder, branches[0])
+            schema.IfOptionsAddElseSubgraphIndex(self.builder, branches[1])
+            settings = schema.BuiltinOptions.IfOptions, schema.IfOptionsEnd(self.builder)
+        schema.OperatorStart(self.builder)
+        schema.OperatorAddOpcodeIndex(self.builder, self.sources.index(source))
+        schema.OperatorAddInputs(self.builder, ends[0])
+        schema.OperatorAddOutputs(self.builder, ends[1])
+        if settings is not None:
+            schema.OperatorAddBuiltinOptionsType(self.builder, settings[0])
+            schema.OperatorAddBuiltinOptions(self.builder, settings[1])
+        operator: int = schema.OperatorEnd(self.builder)
+        return operator
+
+    def graph(self, graph: Graph, names: Sequence[int]) -> int:
+        listed = [*names, *[names[-1] if names else None] * len(graph.tensors)]
+        tensors = [
+            self.tensor(length, listed[index], is_condition=bool(graph.branches) and index == 0)
+            for index, length in enumerate(graph.tensors)
+        ]
+        operators = [
+            self.operator(*each, graph.branches if each[0] == "IF" else ()) for each in graph.operators
+        ]
+        ends = self.numbers(graph.inputs), self.numbers(graph.outputs)
+        parts = self.tables(tensors), self.tables(operators)
+        schema.SubGraphStart(self.builder)
+        schema.SubGraphAddTensors(self.builder, parts[0])
+        schema.SubGraphAddInputs(self.builder, ends[0])
+        schema.SubGraphAddOutputs(self.builder, ends[1])
+        schema.SubGraphAddOperators(self.builder, parts[1])
+        table: int = schema.SubGraphEnd(self.builder)
+        return table
+
+    def metadata(self) -> int:
+        name = self.builder.CreateString("note")
+        schema.MetadataStart(self.builder)
+        schema.MetadataAddName(self.builder, name)
+        entry: int = schema.MetadataEnd(self.builder)
+        return entry
+
+
+def tflite(*graphs: Graph, names: Sequence[str] = (), listed: int = 1, metadata: int = 0) -> bytes:
+    """The file; `listed` is how often it lists its graphs, `names` those of tensors."""
+    file = _File(sorted({operator[0] for graph in graphs for operator in graph.operators}))
+    texts = [file.builder.CreateString(name) for name in names]
+    tables = [file.graph(graph, texts) for graph in graphs] * listed
+    schema.BufferStart(file.builder)
+    empty = schema.BufferEnd(file.builder)
+    entries = [file.metadata()] * metadata if metadata else []
+    parts = file.tables(file.codes), file.tables(tables), file.tables([empty]), file.tables(entries)
+    schema.ModelStart(file.builder)
+    schema.ModelAddVersion(file.builder, 3)
+    schema.ModelAddOperatorCodes(file.builder, parts[0])
+    schema.ModelAddSubgraphs(file.builder, parts[1])
+    schema.ModelAddBuffers(file.builder, parts[2])
+    schema.ModelAddMetadata(file.builder, parts[3])
+    file.builder.Finish(schema.ModelEnd(file.builder), b"TFL3")
+    return bytes(file.builder.Output())
 
 
 def _chain_graph(count: int, length: int = 4) -> Graph:
@@ -142,10 +162,9 @@ def tflite_chain(count: int) -> bytes:
 
 def tflite_live(count: int) -> bytes:
     """Tensors that are all in use until the last operator."""
-    lengths = [1 + index % 97 for index in range(count)]
     operators: list[Any] = [("RELU", [0], [1 + index]) for index in range(count)]
     operators.append(("CONCATENATION", list(range(1, count + 1)), [count + 1]))
-    return tflite(Graph([1, *lengths, sum(lengths)], operators, [0], [count + 1]))
+    return tflite(Graph([*[1] * (count + 1), count], operators, [0], [count + 1]))
 
 
 def tflite_inputs(count: int) -> bytes:
@@ -165,16 +184,14 @@ def tflite_mirror(count: int) -> bytes:
     half = count // 2
     operators: list[Any] = [("RELU", [index], [index + 1]) for index in range(half)]
     operators += [("ADD", [half + index, half - index], [half + index + 1]) for index in range(half)]
-    lengths = [1 + (index * 37) % 101 for index in range(2 * half + 1)]
-    return tflite(Graph(lengths, operators, [0], [2 * half]))
+    return tflite(Graph([4] * (2 * half + 1), operators, [0], [2 * half]))
 
 
 def tflite_random(count: int) -> bytes:
-    """Operators that read any earlier tensor, of any size."""
+    """Operators that read any earlier tensors."""
     chosen = random.Random(0)
     operators = [("ADD", [chosen.randrange(n + 1), chosen.randrange(n + 1)], [n + 1]) for n in range(count)]
-    lengths = [chosen.randrange(1, 5_000) for _ in range(count + 1)]
-    return tflite(Graph(lengths, operators, [0], [count]))
+    return tflite(Graph([4] * (count + 1), operators, [0], [count]))
 
 
 def tflite_shared(count: int) -> bytes:
@@ -193,7 +210,7 @@ def tflite_calls(count: int) -> bytes:
     graphs = []
     for index in range(count):
         operators = [("IF", [0, 1 + part], [2 + part]) for part in range(2)]
-        graphs.append(Graph([1, 4, 4, 4], operators, [0, 1], [3], [(index + 1, index + 1)] * 2))
+        graphs.append(Graph([1, 4, 4, 4], operators, [0, 1], [3], [index + 1, index + 1]))
     return tflite(*graphs, ends)
 
 
@@ -205,7 +222,7 @@ def tflite_names(count: int) -> bytes:
 
 def tflite_long_name(count: int) -> bytes:
     """One name that every tensor shares, and of so many characters."""
-    return tflite(_chain_graph(3), name="a/b;" * (count // 4))
+    return tflite(_chain_graph(3), names=["a/b;" * (count // 4)])
 
 
 def tflite_kinds(count: int) -> bytes:
@@ -224,8 +241,8 @@ def tflite_blocks(count: int) -> bytes:
     operators: list[Any] = []
     for block in range(count // 8):
         start = 8 * block
-        for index in range(start, start + 7):
-            operators.append((("RELU", "TANH", "LOGISTIC")[index % 3], [index], [index + 1]))
+        kinds = ("RELU", "TANH", "LOGISTIC")
+        operators += [(kinds[n % 3], [n], [n + 1]) for n in range(start, start + 7)]
         operators.append(("ADD", [start, start + 7], [start + 8]))
     total = 8 * (count // 8)
     return tflite(Graph([4] * (total + 1), operators, [0], [total]))
@@ -239,7 +256,12 @@ def _vector(name: str, shape: Sequence[Any] = (4,), kind: int = TensorProto.FLOA
 
 
 def onnx_file(
-    nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], *, domains: Sequence[str] = (), **parts: Any
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    *,
+    domains: Sequence[str] = (),
+    **parts: Any,
 ) -> bytes:
     functions = parts.pop("functions", [])
     graph = helper.make_graph(list(nodes), "g", list(inputs), list(outputs), **parts)
@@ -334,9 +356,13 @@ def onnx_deep(count: int) -> bytes:
     body = None
     for depth in range(min(count, 24)):
         cond = _node("Identity", ["c"], ["d"])
-        work = _node("Relu", ["v"], ["w"]) if body is None else _node("Loop", ["", "c", "v"], ["w"], body=body)
+        work = (
+            _node("Relu", ["v"], ["w"]) if body is None else _node("Loop", ["", "c", "v"], ["w"], body=body)
+        )
         ends = [_vector("i", (), TensorProto.INT64), _vector("c", (), TensorProto.BOOL), _vector("v")]
-        body = helper.make_graph([cond, work], f"l{depth}", ends, [_vector("d", (), TensorProto.BOOL), _vector("w")])
+        body = helper.make_graph(
+            [cond, work], f"l{depth}", ends, [_vector("d", (), TensorProto.BOOL), _vector("w")]
+        )
     node = _node("Loop", ["n", "", "x"], ["y"], body=body)
     return onnx_file([node], [_vector("n", (), TensorProto.INT64), _vector("x")], [_vector("y")])
 
@@ -360,7 +386,8 @@ def onnx_functions(count: int) -> bytes:
     """Many functions, each called once."""
     opsets = [helper.make_opsetid("", 17)]
     functions = [
-        helper.make_function("d", f"f{n}", ["a"], ["b"], [_node("Relu", ["a"], ["b"])], opsets) for n in range(count)
+        helper.make_function("d", f"f{n}", ["a"], ["b"], [_node("Relu", ["a"], ["b"])], opsets)
+        for n in range(count)
     ]
     nodes = []
     for n in range(count):
@@ -421,8 +448,7 @@ def onnx_expressions(count: int) -> bytes:
 def onnx_products(count: int) -> bytes:
     """Sizes that are computed from shapes, and multiplied."""
     nodes = [_node("Shape", ["x"], ["s0"])]
-    for n in range(count):
-        nodes.append(_node("Mul" if n % 2 else "Add", [f"s{n}", "s0"], [f"s{n + 1}"]))
+    nodes += [_node("Mul" if n % 2 else "Add", [f"s{n}", "s0"], [f"s{n + 1}"]) for n in range(count)]
     nodes.append(_node("ConstantOfShape", [f"s{count}"], ["y"]))
     return onnx_file(nodes, [_vector("x", ["a", "b"])], [_vector("y", ["c", "d"])])
 
@@ -462,7 +488,10 @@ def onnx_folding(count: int) -> bytes:
 
 def onnx_ranges(count: int) -> bytes:
     """Ranges of constants, each of millions of numbers, that become shapes."""
-    weights = [helper.make_tensor(name, TensorProto.INT64, [], [value]) for name, value in (("0", 0), ("n", 10**7), ("1", 1))]
+    weights = [
+        helper.make_tensor(name, TensorProto.INT64, [], [value])
+        for name, value in (("0", 0), ("n", 10**7), ("1", 1))
+    ]
     nodes = []
     for n in range(count):
         nodes.append(_node("Range", ["0", "n", "1"], [f"r{n}"]))
@@ -474,7 +503,9 @@ def onnx_ranges(count: int) -> bytes:
 
 def onnx_shared_constant(count: int) -> bytes:
     """A long list of sizes that very many operators read."""
-    sizes = helper.make_tensor("s", TensorProto.INT64, [20_000], np.ones(20_000, np.int64).tobytes(), raw=True)
+    sizes = helper.make_tensor(
+        "s", TensorProto.INT64, [20_000], np.ones(20_000, np.int64).tobytes(), raw=True
+    )
     nodes = [_node("Reshape", ["x", "s"], [f"{n}"]) for n in range(count)]
     return onnx_file(nodes, [_vector("x", (1,))], [_vector("0", ["n"])], initializer=[sizes])
 
@@ -499,8 +530,8 @@ def onnx_blocks(count: int) -> bytes:
     nodes = []
     for block in range(count // 8):
         start = 8 * block
-        for n in range(start, start + 7):
-            nodes.append(_node(("Relu", "Tanh", "Sigmoid")[n % 3], [f"{n}"], [f"{n + 1}"]))
+        kinds = ("Relu", "Tanh", "Sigmoid")
+        nodes += [_node(kinds[n % 3], [f"{n}"], [f"{n + 1}"]) for n in range(start, start + 7)]
         nodes.append(_node("Add", [f"{start}", f"{start + 7}"], [f"{start + 8}"]))
     return onnx_file(nodes, [_vector("0")], [_vector(f"{8 * (count // 8)}")])
 
@@ -517,9 +548,12 @@ def onnx_einsum(count: int) -> bytes:
     """An equation of very many operands."""
     names = [f"{n}" for n in range(count)]
     node = _node("Einsum", names, ["y"], equation=",".join(["i"] * count) + "->i")
-    return onnx_file([node], [_vector("0")] , [_vector("y")], initializer=[
-        helper.make_tensor(name, TensorProto.FLOAT, [4], [1.0] * 4) for name in names[1:]
-    ])
+    return onnx_file(
+        [node],
+        [_vector("0")],
+        [_vector("y")],
+        initializer=[helper.make_tensor(name, TensorProto.FLOAT, [4], [1.0] * 4) for name in names[1:]],
+    )
 
 
 def onnx_duplicates(count: int) -> bytes:
@@ -532,13 +566,147 @@ def onnx_duplicates(count: int) -> bytes:
 
 def onnx_quantized(count: int) -> bytes:
     """Pairs of quantization and dequantization around every operator."""
-    scale = [helper.make_tensor("s", TensorProto.FLOAT, [], [0.1]), helper.make_tensor("z", TensorProto.INT8, [], [0])]
+    scale = [
+        helper.make_tensor("s", TensorProto.FLOAT, [], [0.1]),
+        helper.make_tensor("z", TensorProto.INT8, [], [0]),
+    ]
     nodes = []
     for n in range(count):
         nodes.append(_node("Relu", [f"{n}"], [f"r{n}"]))
         nodes.append(_node("QuantizeLinear", [f"r{n}", "s", "z"], [f"q{n}"]))
         nodes.append(_node("DequantizeLinear", [f"q{n}", "s", "z"], [f"{n + 1}"]))
     return onnx_file(nodes, [_vector("0")], [_vector(f"{count}")], initializer=scale)
+
+
+# Exported programs of PyTorch
+
+
+@functools.cache
+def _program() -> list[tuple[str, bytes]]:
+    """The entries of a small program with a symbolic batch."""
+    import torch
+
+    class Double(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x)
+
+    shapes = ({0: torch.export.Dim("batch", min=1, max=64)},)
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(Double(), (torch.zeros(2),), dynamic_shapes=shapes), buffer)
+    with zipfile.ZipFile(buffer) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
+
+
+def _changed(change: Callable[[dict[str, Any]], None]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in _program():
+            if name.endswith("models/model.json"):
+                program = json.loads(content)
+                change(program)
+                content = json.dumps(program, separators=(",", ":")).encode()
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def _pt2(nodes: Sequence[tuple[str, str, Any]], outputs: int, scope: str = "") -> bytes:
+    """A program of operators: target, name of the argument, argument; the outputs are numbered from 1 on."""
+
+    def change(program: dict[str, Any]) -> None:
+        graph = program["graph_module"]["graph"]
+        value = graph["tensor_values"]["x"] | {"sizes": [{"as_int": 4}]}
+        graph["tensor_values"] = {"x": value} | {str(n + 1): value for n in range(len(nodes))}
+        graph["nodes"] = [
+            {
+                "target": f"torch.ops.aten.{target}",
+                "inputs": [{"name": name, "arg": argument, "kind": 1}],
+                "outputs": [{"as_tensor": {"name": str(n + 1)}}],
+                "metadata": {"nn_module_stack": scope} if scope else {},
+                "is_hop_single_tensor_return": None,
+                "name": str(n + 1),
+            }
+            for n, (target, name, argument) in enumerate(nodes)
+        ]
+        ends = [{"as_tensor": {"name": str(len(nodes) - n)}} for n in range(outputs)]
+        graph["outputs"] = ends
+        signature = program["graph_module"]["signature"]
+        signature["output_specs"] = [{"user_output": {"arg": end}} for end in ends]
+
+    return _changed(change)
+
+
+def _tensor(number: int) -> dict[str, Any]:
+    return {"as_tensor": {"name": str(number) if number else "x"}}
+
+
+def pt2_chain(count: int) -> bytes:
+    """A chain of operators."""
+    return _pt2([("relu.default", "self", _tensor(n)) for n in range(count)], 1)
+
+
+def pt2_live(count: int) -> bytes:
+    """Tensors that are all in use until the last operator."""
+    nodes: list[tuple[str, str, Any]] = [("relu.default", "self", _tensor(0)) for _ in range(count)]
+    nodes.append(("cat.default", "tensors", {"as_tensors": [{"name": str(n + 1)} for n in range(count)]}))
+    return _pt2(nodes, 1)
+
+
+def pt2_fan_out(count: int) -> bytes:
+    """A tensor that every operator reads, and outputs that nothing does."""
+    return _pt2([("relu.default", "self", _tensor(0)) for _ in range(count)], count)
+
+
+def pt2_scopes(count: int) -> bytes:
+    """Operators in modules within modules."""
+    scope = ";".join(f"L__self__{'.a' * depth},{'.a' * depth},m.M" for depth in range(count))
+    return _pt2([("relu.default", "self", _tensor(n)) for n in range(20)], 1, scope)
+
+
+def _sized(text: str) -> bytes:
+    def change(program: dict[str, Any]) -> None:
+        for value in program["graph_module"]["graph"]["tensor_values"].values():
+            value["sizes"] = [{"as_expr": {"expr_str": text, "hint": {"as_int": 2}}}]
+
+    return _changed(change)
+
+
+_SYMBOL = "Symbol('s77', positive=True, integer=True)"
+
+
+def pt2_sum(count: int) -> bytes:
+    """A size that is a long sum."""
+    return _sized("+".join([_SYMBOL] * count))
+
+
+def pt2_product(count: int) -> bytes:
+    """A size that is a long product of sums."""
+    return _sized("*".join([f"({_SYMBOL}+1)"] * count))
+
+
+def pt2_parentheses(count: int) -> bytes:
+    """A size in very many parentheses."""
+    return _sized("(" * count + _SYMBOL + ")" * count)
+
+
+def pt2_symbols(count: int) -> bytes:
+    """Bounds of symbols that do not exist."""
+
+    def change(program: dict[str, Any]) -> None:
+        program["range_constraints"] |= {f"u{n}": {"min_val": 1, "max_val": 64} for n in range(count)}
+
+    return _changed(change)
+
+
+def pt2_nested(count: int) -> bytes:
+    """Lists within lists."""
+    text = json.dumps({"deep": None}).replace("null", "[" * count + "]" * count)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in _program():
+            archive.writestr(name, text if name.endswith("models/model.json") else content)
+    return buffer.getvalue()
 
 
 LARGEST: dict[Callable[[int], bytes], int] = {
@@ -588,5 +756,14 @@ LARGEST: dict[Callable[[int], bytes], int] = {
     onnx_einsum: 15_000,
     onnx_duplicates: 25_000,
     onnx_quantized: 7_000,
+    pt2_chain: 2_600,
+    pt2_live: 2_500,
+    pt2_fan_out: 2_200,
+    pt2_scopes: 120,
+    pt2_sum: 9_000,
+    pt2_product: 8_000,
+    pt2_parentheses: 200_000,
+    pt2_symbols: 20_000,
+    pt2_nested: 400_000,
 }
 """How many repeated parts a file of almost 1 MB has."""

@@ -231,6 +231,7 @@ def build_check(
     from sizeup.checks.evaluate import changes
     from sizeup.checks.host_run import run_on_host
     from sizeup.checks.measures import latency_caveats
+    from sizeup.checks.remedy_search import MAX_OPERATORS
     from sizeup.memory.packing import INSTALL_HINT, is_solver_installed
     from sizeup.results.check import Check
 
@@ -256,11 +257,12 @@ def build_check(
         origin = None if host_run.unsupported_reason else origin
     if fit is not None and fit.missing_operators and not is_over:
         origin = None  # nor does one add an operator
+    searched = origin if len(subject.graph.ops) <= MAX_OPERATORS else None
     remedies = (
-        () if origin is None else find_remedies(Case(subject, limits, origin, evaluate_all), time_limit)
+        () if searched is None else find_remedies(Case(subject, limits, searched, evaluate_all), time_limit)
     )
     is_memory_over = any(limit.fits is False and limit.unit == "bytes" for limit in limits)
-    if origin is not None and is_memory_over and not remedies and not is_solver_installed():
+    if searched is not None and is_memory_over and not remedies and not is_solver_installed():
         caveats += (INSTALL_HINT,)
     references = [spec.reference for spec in specs if spec.reference] + ([reference] if reference else [])
     is_compared = reference is not None and reference.amounts is not None
@@ -274,7 +276,7 @@ def build_check(
         budgets,
         is_file=model.file is not None,
         strict=strict,
-        has_searched_remedies=origin is not None,
+        has_searched_remedies=searched is not None,
         unsupported_reason=unsupported_reason,
         caveats=tuple(dict.fromkeys(caveats)),
         host_run=host_run,
