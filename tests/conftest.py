@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Hypothesis limits an example to 200 ms of elapsed time, which a busy machine exceeds.
 settings.register_profile("without deadline", deadline=None)
 settings.load_profile("without deadline")
+# On GitHub every command prints two more lines.
+os.environ.pop("GITHUB_ACTIONS", None)
 
 
 @pytest.fixture(scope="session")

@@ -226,3 +226,134 @@ def test_a_file_in_the_way_of_the_temporary_one_is_never_written(
     with pytest.raises(WriteError):
         files.write_bytes(tmp_path / "file", NEW)
     assert victim.read_bytes() == OLD
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory that somebody else filled with links, next to a file and a folder of the user."""
+    for name in ("checkout/models", "home/folder"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "home" / "profile").write_bytes(OLD)
+    links = {"file": "profile", "folder": "folder", "new": "new", "models/file": "profile"}
+    for name, target in links.items():
+        (tmp_path / "checkout" / name).symlink_to(tmp_path / "home" / target)
+    (tmp_path / "checkout" / "chain").symlink_to("models/file")
+    (tmp_path / "checkout" / "memory").symlink_to("/proc/self")
+    (tmp_path / "checkout" / "mem").symlink_to("/proc/self/mem")
+    monkeypatch.chdir(tmp_path / "checkout")
+    return tmp_path
+
+
+LEAVING = [
+    "file",
+    "chain",
+    "new",
+    "folder/file",
+    "folder/deep/file",
+    "models/../folder/x",
+    "mem",
+    "memory/fd/9",
+]
+
+
+@pytest.mark.parametrize("name", [*LEAVING, "absolute/file", "absolute/folder/file"])
+def test_no_output_follows_a_link_out_of_the_working_directory(checkout: Path, name: str) -> None:
+    path = str(checkout / "checkout" / name.removeprefix("absolute/")) if name.startswith("abs") else name
+    before = sorted(checkout.rglob("*"))
+    for write in (
+        lambda: files.write_bytes(path, NEW),
+        lambda: files.write_text(path, ["new"], make_folder=True),
+        lambda: files.make_folder(path),
+        lambda: files.clear(path),
+    ):
+        with pytest.raises(
+            WriteError, match=r"cannot be written: a link leads to /.*outside of /.*"
+        ) as raised:
+            write()
+        assert "\n" not in str(raised.value)
+    assert sorted(checkout.rglob("*")) == before
+    assert (checkout / "home" / "profile").read_bytes() == OLD
+
+
+@pytest.mark.parametrize("name", ["../checkout/file", "../checkout/models/file"])
+def test_nor_does_a_path_that_starts_above_it(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(checkout / "checkout" / "models")
+    with pytest.raises(WriteError, match="a link leads to"):
+        files.write_bytes(f"../{name.removeprefix('../checkout/')}", NEW)
+    assert (checkout / "home" / "profile").read_bytes() == OLD
+
+
+def test_nor_does_a_link_in_the_place_of_a_file_elsewhere(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout / "home" / "folder")
+    with pytest.raises(WriteError, match="a link leads to"):
+        files.write_bytes(checkout / "checkout" / "file", NEW)
+    assert (checkout / "home" / "profile").read_bytes() == OLD
+    # What a user types is written, also through a link of their own in a folder.
+    files.write_bytes(checkout / "checkout" / "folder" / "typed", NEW)
+    assert (checkout / "home" / "folder" / "typed").read_bytes() == NEW
+    with pytest.raises(WriteError, match="a link leads to"):
+        files.write_text(checkout / "checkout" / "folder" / "typed", ["x"], inside=checkout / "checkout")
+
+
+def test_links_within_the_working_directory_and_streams_are_written(checkout: Path) -> None:
+    Path("report").symlink_to("models/report")
+    files.write_bytes("report", NEW)
+    assert Path("models/report").read_bytes() == NEW
+    Path("null.json").symlink_to("/dev/null")
+    files.write_bytes("null.json", NEW)
+    files.clear("null.json")
+    files.clear("nothing")
+    files.clear("report")
+    assert Path("models/report").read_bytes() == b""
+    assert not Path("nothing").exists()
+
+
+def test_no_output_is_a_file_of_git(checkout: Path) -> None:
+    Path(".git/hooks").mkdir(parents=True)
+    Path(".git/config").write_bytes(OLD)
+    Path("report.json").symlink_to(".git/config")
+    Path("out").symlink_to(".git/hooks")
+    for name in ("report.json", "out/pre-commit", ".git/config"):
+        with pytest.raises(WriteError, match="belongs to git"):
+            files.write_bytes(name, NEW)
+    assert Path(".git/config").read_bytes() == OLD
+    assert list(Path(".git/hooks").iterdir()) == []
+
+
+def test_a_hard_link_is_replaced_and_its_file_is_not(checkout: Path) -> None:
+    for write in (lambda path: files.write_bytes(path, NEW), files.clear):
+        os.link(checkout / "home" / "profile", "hard")
+        write("hard")
+        assert (checkout / "home" / "profile").read_bytes() == OLD
+        Path("hard").unlink()
+
+
+def test_a_pipe_that_nobody_reads_ends_in_an_error(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_PIPE_SECONDS", 0.1)
+    os.mkfifo("pipe.json")
+    with pytest.raises(WriteError, match=r"pipe.json: cannot be written: no process reads this pipe"):
+        files.write_bytes("pipe.json", NEW)
+    files.clear("pipe.json")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may make a device")
+def test_a_device_in_a_checkout_is_not_written(checkout: Path) -> None:
+    try:
+        os.mknod("disk.json", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("this system lets not even root make a device")
+    with pytest.raises(WriteError, match="not a regular file"):
+        files.write_bytes("disk.json", NEW)
+
+
+def test_a_relative_cache_folder_is_ignored(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(checkout / "home"))
+    for variable in ("cache", "", "../cache"):
+        monkeypatch.setenv("XDG_CACHE_HOME", variable)
+        assert files.cache_folder("vela") == checkout / "home" / ".cache" / "sizeup" / "vela"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(checkout))
+    assert files.cache_folder("vela") == checkout / "sizeup" / "vela"

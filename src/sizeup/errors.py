@@ -24,6 +24,7 @@ SizeupError
 ├── BudgetError
 ├── RevisionError
 └── Incomplete
+    └── LimitReached
 
 A message states where the error is, what is wrong and what to do. The command line prints it without a
 traceback.
@@ -188,3 +189,7 @@ class RevisionError(SizeupError):
 
 class Incomplete(SizeupError):
     """Operators without a cost rule or a known shape, where `strict` or a memory plan needs all of them."""
+
+
+class LimitReached(Incomplete):
+    """A memory plan was not computed, because it takes more steps than the limit."""

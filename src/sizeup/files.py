@@ -1,8 +1,11 @@
-"""Writes files atomically, and reads settings files up to a maximum size.
+"""Writes files atomically and never out of a checkout, and reads settings files up to a maximum size.
 
 New content goes to a temporary file in the same folder, is synced to disk and renamed over the old file. If
 that fails (a full disk, Ctrl-C), the old file is unchanged and the temporary file is removed. Readers see the
 old or the new content, never a part of it.
+
+The working directory may be a checkout whose links somebody else chose: an output that a link takes out of it
+is refused. Folders elsewhere are what a user typed; a link in place of the output may not leave them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +31,26 @@ _LONGEST_STEM = 32  # characters of the file's name in the name of its temporary
 _MOST_LINKS = 40  # in a chain of symbolic links, as in Linux
 _MOST_SETTINGS = 16 << 20  # bytes; a precision map of 100,000 layers takes 5 MB
 _OWNER_ONLY = 0o600
+_DEVICES = tuple(Path("/dev", name) for name in ("stdout", "stderr", "null", "full", "tty"))  # for every link
+_STREAMS = ("0", "1", "2")  # descriptors for every link
+_PIPE_SECONDS = 20.0
+
+
+@dataclass(slots=True)
+class Outbox:
+    """A folder for the outputs of a confined process, and which file is the content of which output."""
+
+    folder: Path
+    outputs: dict[str, str]
+
+    def content_of(self, path: Path) -> Path:
+        """The file that has the content of an output."""
+        contents = {output: content for content, output in self.outputs.items()}
+        return Path(contents.get(os.path.realpath(path), path))
+
+
+outbox: Outbox | None = None
+"""Set in a confined process: outputs stay in its folder, and another process moves them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +61,19 @@ class PendingFile:
     mode: int = 0  # of a new file; a replaced file keeps its mode
     target: Path | None = None  # None for a pipe or a device, which is written directly
     replaced: os.stat_result | None = None
+    pipe: int | None = None  # open until the pipe is written
 
     def commit(self) -> None:
         """Replace the file atomically, with the permissions of the old file."""
         if self.target is None:
+            self.discard()
             return
         with write_errors(self.target):
             _sync(self.path)  # before permissions change
             self.path.chmod(self.mode if self.replaced is None else _copy_owner(self.path, self.replaced))
+            if outbox is not None and self.path.parent != self.target.parent:
+                outbox.outputs[str(self.path)] = str(self.target)
+                return
             self.path.replace(self.target)
         with suppress(OSError):  # not supported on every system
             _sync(self.target.parent)
@@ -53,19 +82,24 @@ class PendingFile:
         """Discard the new content; the old file is unchanged."""
         if self.target is not None:
             self.path.unlink(missing_ok=True)
+        if self.pipe is not None:
+            os.close(self.pipe)
 
 
-def open_pending(path: PathLike, *, like: Path | None = None, make_folder: bool = False) -> PendingFile:
+def open_pending(
+    path: PathLike, *, like: Path | None = None, make_folder: bool = False, inside: Path | None = None
+) -> PendingFile:
     """Start writing a file; a new file gives group and others at most the permissions of the file `like`.
 
-    Symbolic links are followed and kept. Pipes, devices and /dev/stdout are written directly.
+    Symbolic links are followed and kept, unless they leave the working directory or the folder `inside`.
+    Pipes, devices and /dev/stdout are written directly.
     """
     with write_errors(path):
-        if make_folder:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        target = _resolve_links(Path(path))
+        target = target_of(Path(path), inside)
         if target is None:
-            return PendingFile(Path(path))
+            return PendingFile(Path(path), pipe=_open_pipe(Path(path)))
+        if make_folder and outbox is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():
             allowed = 0o666 if like is None else like.stat().st_mode & 0o066 | _OWNER_ONLY
             return PendingFile(*_create_temporary(target, allowed), target)
@@ -76,7 +110,9 @@ def open_pending(path: PathLike, *, like: Path | None = None, make_folder: bool 
 
 def _create_temporary(target: Path, allowed: int) -> tuple[Path, int]:
     """Create an empty file next to the target; returns it and its mode: `allowed` minus the umask."""
-    path = target.with_name(f".{target.name[:_LONGEST_STEM]}.{secrets.token_hex(8)}{UNFINISHED}")
+    is_here = outbox is None or target.is_relative_to(outbox.folder)
+    folder = target.parent if outbox is None or is_here else outbox.folder
+    path = folder / f".{target.name[:_LONGEST_STEM]}.{secrets.token_hex(8)}{UNFINISHED}"
     # The system applies the umask; O_EXCL refuses an existing file or link.
     handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, allowed)
     mode = stat.S_IMODE(os.fstat(handle).st_mode)
@@ -86,12 +122,14 @@ def _create_temporary(target: Path, allowed: int) -> tuple[Path, int]:
 
 
 @contextmanager
-def atomic_path(path: PathLike, *, like: Path | None = None, make_folder: bool = False) -> Iterator[Path]:
+def atomic_path(
+    path: PathLike, *, like: Path | None = None, make_folder: bool = False, inside: Path | None = None
+) -> Iterator[Path]:
     """Yields a path to write to; the file is replaced when the block ends without an error.
 
     Raises WriteError if the file cannot be written.
     """
-    new = open_pending(path, like=like, make_folder=make_folder)
+    new = open_pending(path, like=like, make_folder=make_folder, inside=inside)
     try:
         with write_errors(path):
             yield new.path
@@ -119,8 +157,9 @@ def read_problem(error: Exception) -> str:
 
 def cache_folder(name: str) -> Path:
     """The folder of one kind of cached results, which may not exist yet."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "sizeup" / name
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    # Its specification ignores a relative path, which would be in the working directory.
+    return (Path(home) if Path(home).is_absolute() else Path.home() / ".cache") / "sizeup" / name
 
 
 def write_bytes(path: PathLike, content: bytes, *, like: Path | None = None) -> None:
@@ -129,10 +168,12 @@ def write_bytes(path: PathLike, content: bytes, *, like: Path | None = None) -> 
         out.write_bytes(content)
 
 
-def write_text(path: PathLike, lines: Iterable[str], *, make_folder: bool = False) -> None:
+def write_text(
+    path: PathLike, lines: Iterable[str], *, make_folder: bool = False, inside: Path | None = None
+) -> None:
     """Replace the content of a file with lines of text, as UTF-8."""
     with (
-        atomic_path(path, make_folder=make_folder) as out,
+        atomic_path(path, make_folder=make_folder, inside=inside) as out,
         out.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
     ):
         file.writelines(lines)
@@ -148,24 +189,97 @@ def write_errors(path: PathLike) -> Iterator[None]:
         raise WriteError(f"{os.fspath(path)}: cannot be written: {reason}") from error
 
 
-def _resolve_links(path: Path) -> Path | None:
-    """The target of a chain of links; None if it is not a regular file, or an open stream of this process.
+def clear(path: PathLike) -> None:
+    """Empty a file that exists, so that nobody takes it for the output of a process that ends without one."""
+    with write_errors(path):
+        target = target_of(Path(path))
+        if target is None or not target.exists():
+            return
+        try:
+            write_bytes(target, b"")
+        except WriteError:  # a full disk
+            target.unlink()
 
-    /dev/stdout may be redirected to a regular file, but other output goes to the same open file.
+
+def make_folder(folder: PathLike, inside: Path | None = None) -> None:
+    """Make a folder for outputs, and its parents."""
+    with write_errors(folder):
+        _require_inside(Path(folder), _trees(Path(folder), inside))
+        Path(folder).mkdir(parents=True, exist_ok=True)
+
+
+def resolve_inside(path: Path, folders: Iterable[Path]) -> Path | None:
+    """The path with all links resolved; None if it is in none of the folders."""
+    try:
+        target = path.resolve()
+    except RuntimeError as error:  # a loop, before Python 3.13
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
+    return target if any(target.is_relative_to(folder.resolve()) for folder in folders) else None
+
+
+def target_of(path: Path, inside: Path | None = None) -> Path | None:
+    """The file at the end of a chain of links; None for a pipe, a device or an open stream of this process.
+
+    /dev/stdout may be redirected to a regular file, but other output goes to the same open file. Raises
+    OSError for a link that leaves the working directory or the folder `inside`, and for what is no file.
     """
+    typed = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve follows links
+    if typed.parts[1:2] == ("proc",) or typed.parent == Path("/dev/fd"):
+        return None
+    trees = _trees(path, inside)
     for _ in range(_MOST_LINKS):
-        folder = path.parent.resolve()
-        if folder.parts[1:2] == ("proc",) or folder == Path("/dev/fd"):
-            return None
+        folder = Path(os.path.realpath(path.parent))
         path = folder / path.name
+        if path in _DEVICES or (path.name in _STREAMS and folder == Path("/dev/fd").resolve()):
+            return None
         if not path.is_symlink():
             break
         path = folder / path.readlink()
     else:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    _require_inside(path, trees)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    return path if path.is_file() or not path.exists() else None
+    if path.is_file() or not path.exists():
+        return path
+    if not path.is_fifo() and path.parts[1:2] != ("dev",):
+        raise OSError("not a regular file")
+    return None
+
+
+def _trees(path: Path, inside: Path | None) -> list[Path]:
+    """The folders that links may not leave on the way to an output."""
+    typed, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - Path.resolve follows links
+    # A relative path may start above the working directory, in another folder of the same checkout.
+    starts = (here,) if path.is_absolute() else (here, *here.parents)
+    tree = next((each for each in starts if typed.is_relative_to(each) and each != each.parent), typed.parent)
+    return [tree] if inside is None else [tree, inside]
+
+
+def _require_inside(target: Path, folders: Iterable[Path]) -> None:
+    for folder in folders:
+        resolved = resolve_inside(target, [folder])
+        if resolved is None:
+            raise OSError(
+                f"a link leads to {target.resolve()}, outside of {folder}; type that if you mean it"
+            )
+        if any(part.lower() == ".git" for part in resolved.relative_to(folder.resolve()).parts):
+            raise OSError(f"{resolved} belongs to git")
+
+
+def _open_pipe(path: Path) -> int | None:
+    """An open pipe, once another process reads it; None for a device."""
+    end = time.monotonic() + _PIPE_SECONDS
+    while path.is_fifo():
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > end:
+                raise OSError("no process reads this pipe") from None
+        time.sleep(0.01)
+    return None
 
 
 def _copy_owner(path: Path, other: os.stat_result) -> int:

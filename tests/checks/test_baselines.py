@@ -13,7 +13,7 @@ import pytest
 import sizeup
 from checks.products import save_product
 from sizeup.checks import read_baselines
-from sizeup.errors import BudgetError
+from sizeup.errors import BudgetError, SizeupError
 from sizeup.render.console.check import notices
 
 pytestmark = pytest.mark.extras
@@ -216,3 +216,24 @@ def test_a_failed_update_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: 
         sizeup.check_budgets(budgets, update_baselines=True)
     assert (tmp_path / "baselines.json").read_bytes() == before
     assert [each.name for each in tmp_path.glob(".baselines*")] == []
+
+
+@pytest.mark.parametrize("name", ["baselines.json", "folder/new.json"])
+def test_baselines_are_not_written_behind_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Wherever the command runs, a link may not leave the folder of the budget file."""
+    monkeypatch.chdir(tmp_path)
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    budgets = _registry(checkout, a=8)
+    budgets.write_text(
+        budgets.read_text("utf-8").replace("growth =", f'baseline = "{name}"\ngrowth ='), "utf-8"
+    )
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (checkout / "folder").symlink_to(outside)
+    (checkout / "baselines.json").symlink_to(outside / "baselines.json")
+    with pytest.raises(SizeupError, match="a link leads to"):
+        sizeup.check_budgets(budgets, update_baselines=True)
+    assert list(outside.iterdir()) == []

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.running import Run
+from log_commands import commands
 
 pytestmark = pytest.mark.extras
 
 EVIL = "::error::hostile\n::add-mask::e%0A\x1b[31mred\x07\x1b]0;title\x07\u202eabc\r##[error]"
+EVIL += "##vso[task.prependpath]x\n--- group\n##teamcity[x]\nsection_start:1:x\r\x1b[0K"
 FORMULA = "=HYPERLINK(1)"
 
 
@@ -59,7 +64,100 @@ def test_no_name_steers_a_terminal_or_a_log(run: Run, model: Path, command: str)
     assert [
         letter for letter in text.replace("\u200b", "") if not letter.isprintable() and letter != "\n"
     ] == []
-    assert [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line] == []
+    assert commands(text) == []
+
+
+VERBS = ("analyze", "check", "compare", "plan", "tradeoff", "precision")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_json_is_no_command_and_names_are_unchanged(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "##vso[task.prependpath]::error::.onnx"
+    onnx = pytest.importorskip("onnx")
+    known = onnx.load(model)
+    del known.graph.node[1]  # the operator without a cost rule, which has no memory plan
+    onnx.save(known, path)
+    options = {"compare": [path.name], "check": ["--macs", "1"], "tradeoff": ["--precisions", "int8"]}
+    options |= {"precision": ["--weights", "1MiB"]}
+    done = run(verb, path.name, *options.get(verb, []), "--json", "-o", "out.json")
+    texts = [done.out, *(each.read_text("utf-8") for each in tmp_path.glob("out.json"))]
+    assert commands(done.err) == []
+    for text in texts:
+        assert commands(text) == []
+        assert "##" not in text
+        assert "::" not in text
+        names = list(_strings(json.loads(text)))
+        if verb in ("analyze", "compare", "plan"):
+            assert any(EVIL in name for name in names)
+        else:
+            assert any(path.stem in name for name in names) or text is not done.out
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            yield from _strings(each)
+
+
+def test_no_report_of_a_check_is_a_command(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps print them, or hand them on."""
+    monkeypatch.chdir(tmp_path)
+    name = "##vso[task.prependpath]x ##[error]y.onnx"
+    (tmp_path / name).write_bytes(model.read_bytes())
+    reports = ["c.json", "c.md", "c.xml", "c.codequality.json"]
+    written = [word for report in reports for word in ("-o", report)]
+    for further in ([], ["--json"]):
+        done = run("check", name, "--macs", "1", "--no-remedies", "--github", "--strict", *further, *written)
+        assert done.code == 1
+        assert commands("".join((tmp_path / each).read_text("utf-8") for each in reports)) == []
+        stop, go, *annotations = commands(done.out + done.err)
+        assert stop == f"::stop-commands::{go[2:-2]}"
+        assert [line.split()[0] for line in annotations] == ["::error", "::warning"]
+        assert not [line for line in annotations if "##vso[" in line or "##[" in line]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "x\n::error::hostile.onnx", "--macs", "1"],
+        ["check", "--budget", "##vso[task.prependpath]x"],
+        ["check", "--macs", "##[error]", "x.onnx"],
+        ["analyze", "hf:\r::error::x"],
+        ["##teamcity[x]"],
+        ["analyze", "--##vso[x]"],
+    ],
+)
+def test_no_error_is_a_command(run: Run, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.code == 2
+    assert done.err
+    assert commands(done.out + done.err) == []
+
+
+def test_what_libraries_print_is_no_command(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code of a factory stands for a library that prints a name from a file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = (
+        "import os, sys\ndef made():\n for out in (sys.stdout, sys.stderr):\n  print('##vso[x]', file=out)\n"
+    )
+    text += " os.write(2, b'::error::native\\n')\n raise ValueError('\\n::error::raised')\n"
+    (tmp_path / "printing_factory.py").write_text(text, "utf-8")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    done = run("analyze", "printing_factory:made")
+    assert done.code == 2
+    assert commands(done.out) == []
+    stop, native, go = commands(done.err)
+    assert [stop, native] == [f"::stop-commands::{go[2:-2]}", "::error::native"]
 
 
 def test_annotations_are_the_only_commands(run: Run, model: Path) -> None:

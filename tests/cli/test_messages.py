@@ -45,7 +45,7 @@ WRITING = (
     ("analyze MODEL --json -o report.md", ["report.md"]),
     ("check MODEL -d stm32f746 --no-remedies -o check.md --junit check.xml", ["check.md", "check.xml"]),
     ("compare MODEL MODEL -o both.csv", ["both.csv"]),
-    ("plan MODEL --no-reorder --time-limit 1 -o plan.csv --plot plan.svg", ["plan.csv", "plan.svg"]),
+    ("plan MODEL --no-reorder --search-limit 1 -o plan.csv --plot plan.svg", ["plan.csv", "plan.svg"]),
     ("precision MODEL --weights 24KiB -o choice.json", ["choice.json"]),
     ("tradeoff MODEL --precisions int8 -o points.csv --plot points.svg", ["points.csv", "points.svg"]),
     ("measure MODEL --runtime litert --seconds 0.1 --no-profile -o times.json", ["times.json"]),
@@ -119,8 +119,8 @@ MISUSE = (
         "sizeup plan --help",
     ),
     (
-        "optimize x.onnx -o y.onnx --time-limit abc",
-        "sizeup: --time-limit abc: not a number, e.g. 60",
+        "optimize x.onnx -o y.onnx --search-limit abc",
+        "sizeup: --search-limit abc: not a number, e.g. 60",
         "sizeup optimize --help",
     ),
 )

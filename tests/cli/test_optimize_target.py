@@ -73,4 +73,4 @@ def test_without_a_solver_no_search_is_said_to_have_ended(
     assert ("17,024 B" in text) == has_solver
     assert ("no change that reduces the arena was found without a solver on stm32f446" in text) != has_solver
     assert ("to search for a smaller memory plan: pip install 'sizeup[solve]'" in text) != has_solver
-    assert "--time-limit" not in text
+    assert "--search-limit" not in text

@@ -19,7 +19,7 @@ ON_A_MODEL = (
     ["analyze", "MODEL", "--by", "kind", "--precision", "fp16"],
     ["analyze", "MODEL", "--by", "module"],
     ["explain", "MODEL", "0"],
-    ["plan", "MODEL", "--no-reorder", "--time-limit", "1"],
+    ["plan", "MODEL", "--no-reorder", "--search-limit", "1"],
     ["precision", "MODEL", "--fits", "20KiB"],
     ["check", "MODEL", "-d", "stm32f746", "--no-remedies"],
     ["compare", "MODEL", "MODEL"],

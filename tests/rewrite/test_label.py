@@ -14,7 +14,7 @@ from micro_interpreter import measure
 from sizeup.cli import app
 from sizeup.formats.tflite.write import rewrite
 from sizeup.memory import tflm_arena
-from sizeup.memory.tflm.overlap import FOREIGN_LABEL, LABEL
+from sizeup.memory.tflm.overlap import LABEL
 from sizeup.rewrite import Optimization
 
 pytestmark = pytest.mark.extras
@@ -79,16 +79,16 @@ def test_a_plan_without_overlaps_has_no_label(shared: Path, tmp_path: Path) -> N
     assert LABEL not in text
 
 
-def test_overlaps_that_no_kernel_is_known_to_bear_are_not_said_to_be_borne(
-    shared: Path, tmp_path: Path
-) -> None:
+def test_a_plan_with_overlaps_that_no_kernel_bears_is_dropped(shared: Path, tmp_path: Path) -> None:
     source, planned = shared / "models/mlperf_kws_int8.tflite", tmp_path / "planned.tflite"
     graph = sizeup.load(source)
     everything_at_zero = [-1 if each.data is not None else 0 for each in graph.tensors]
     planned.write_bytes(rewrite(source.read_bytes(), offline_offsets=everything_at_zero))
     text, data = optimize_output(planned, "-o", tmp_path / "out.tflite", "--no-plan")
-    assert data["plan"]["kernels"] == FOREIGN_LABEL
-    assert FOREIGN_LABEL in text
+    assert (data["plan"]["overlaps"], data["plan"]["kernels"]) == (0, None)
+    assert "the memory plan stored in the file was dropped" in text
+    memory = tflm_arena(sizeup.load(tmp_path / "out.tflite"))
+    assert memory == tflm_arena(sizeup.load(source))
 
 
 def test_weights_are_packed_under_a_plan_too(overlapped: Path, tmp_path: Path) -> None:

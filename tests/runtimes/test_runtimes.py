@@ -39,6 +39,16 @@ def test_two_runtimes_agree_on_a_model(shared: Path, name: str) -> None:
         assert np.abs(ours[0].astype(float) - theirs[0].astype(float)).max() <= step
 
 
+def test_onnx_runtime_reports_nothing_to_its_vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME"):  # where it keeps an identifier of the machine
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("CI", "GITHUB_ACTIONS"):  # which also turn it off
+        monkeypatch.delenv(name, raising=False)
+    relu = making.model([making.node("Relu", "x", "y")], [making.value("x", (1,))], [making.value("y", (1,))])
+    run("ort", relu.SerializeToString(), [[np.ones(1, np.float32)]])
+    assert [*tmp_path.rglob("*")] == []
+
+
 def test_onnx_runtime_computes() -> None:
     weight = making.numbers("w", [[1, 2], [3, 4]], np.float32)
     model = making.model(

@@ -18,6 +18,8 @@ from sizeup.errors import SizeupError
 from sizeup.files import UNFINISHED
 from sizeup.sweeps import Store, compact
 from sizeup.sweeps.schema import FIELDS, NAMES, arrow_schema, batch_of, batches_of
+from sizeup.sweeps.storage import LocalStorage
+from sizeup.sweeps.store import SHARDS
 from sweeps.generated import write_models
 from sweeps.tables import rows_of, table_of, unfinished
 
@@ -177,6 +179,32 @@ def test_a_folder_that_cannot_be_written_to_is_reported_in_one_line(tmp_path: Pa
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(SizeupError, match="cannot be written to: Not a directory"):
         sizeup.sweep(SPEC, tmp_path / "file" / "out", in_process=True)
+
+
+@pytest.mark.parametrize("name", ["", "lock", "log", "rows"])
+def test_a_sweep_writes_and_removes_nothing_behind_a_link(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The working directory may be a checkout with a store of somebody else."""
+    write_models(tmp_path / "checkout" / "nets", 1)
+    monkeypatch.chdir(tmp_path / "checkout")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("kept")
+    store = Path("store")
+    if name:
+        store.mkdir()
+        links = {"lock": ".lock", "log": "log", "rows": SHARDS}
+        (store / links[name]).symlink_to(outside / "file" if name == "lock" else outside)
+    else:
+        store.symlink_to(outside)
+    with pytest.raises(SizeupError, match="a link leads to"):
+        sizeup.sweep(SPEC, "store", in_process=True)
+    assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("file", "kept")]
+    if name == "rows":
+        with pytest.raises(SizeupError, match="not removed"):
+            LocalStorage(store).remove(f"{SHARDS}/file")
+        assert (outside / "file").exists()
 
 
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:

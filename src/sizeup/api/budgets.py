@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.api.analyze import check_precision, target_of
-from sizeup.api.check import SECONDS, Model, at_revision, build_check, int_limit
+from sizeup.api.check import SECONDS, Model, at_revision, build_check, int_limit, settings_files
 from sizeup.api.check_each import Progress, check_each, error_check, removed_check
 from sizeup.api.check_options import command_options
+from sizeup.api.limits import NO_LIMITS, WorkLimits
 from sizeup.errors import BudgetError, UnboundDimension
 from sizeup.units import toml_key
 
@@ -65,6 +66,7 @@ def run_budgets(
     strict: bool = False,
     run: bool = False,
     progress: Progress | None = None,
+    work_limits: WorkLimits = NO_LIMITS,
 ) -> tuple[tuple[Check, ...], tuple[Update, ...]]:
     """The checks of `check_budgets`, and the baselines files that were written."""
     from sizeup.checks import read_budgets
@@ -85,7 +87,9 @@ def run_budgets(
         paths, errors = [str(model) for model in models], budgets.unmatched(models)
     else:
         paths, errors = budgets.models()
-    checks = [*check_each(paths, gate.checks_of, revision, progress)]
+    readable = settings_files(revision, *(budget.precision for budget in budgets.budgets))
+    readable += [budgets.folder / budget.baseline for budget in budgets.budgets if budget.baseline]
+    checks = [*check_each(paths, gate.checks_of, revision, progress, work_limits, readable)]
     checks += [replace(error_check(pattern, error), name=pattern) for pattern, error in errors.items()]
     if revision is not None and not models:
         checks += [removed_check(path, revision) for path in _removed_models(budgets, revision)]
@@ -211,7 +215,7 @@ class _Gate:
         updates = []
         for path, measured in self._measured.items():
             after, update = updated(self._read(path), measured, self._exists)
-            write_text(path, [file_text(after)], make_folder=True)
+            write_text(path, [file_text(after)], make_folder=True, inside=self.budgets.folder)
             updates.append(update)
         return tuple(updates)
 

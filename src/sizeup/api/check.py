@@ -23,6 +23,7 @@ from sizeup.api.check_options import (
     precision_option,
 )
 from sizeup.api.keywords import with_keyword_hints
+from sizeup.api.limits import NO_LIMITS, WorkLimits
 from sizeup.api.models import Source, counted, load, load_at_precision
 from sizeup.api.npu import unchanged_file
 from sizeup.errors import LfsPointer, SizeupError
@@ -134,11 +135,12 @@ def check_models(
     *,
     against: str | None = None,
     progress: Progress | None = None,
+    work_limits: WorkLimits = NO_LIMITS,
 ) -> tuple[Check, ...]:
     """Check several models: one that cannot be checked becomes a check with an `error`.
 
     Raises SizeupError if the options are invalid. With `against`, every model file is compared with that of
-    the git revision.
+    the git revision. With `work_limits`, each model is read in a worker that is ended at the limit.
     """
     from sizeup.checks.revision import open_revision
 
@@ -148,7 +150,16 @@ def check_models(
     def check_one(model: str) -> Iterator[Check]:
         yield checker.check(model, revision)
 
-    return tuple(check_each(models, check_one, revision, progress))
+    readable = settings_files(revision, options.precision)
+    return tuple(check_each(models, check_one, revision, progress, work_limits, readable))
+
+
+def settings_files(revision: Revision | None, *precisions: PrecisionSpec) -> list[Path]:
+    """What a check reads besides the model: its git repository, precision maps, and files of devices."""
+    from sizeup.targets import search_path
+
+    maps = [Path(precision).absolute() for precision in precisions if isinstance(precision, str)]
+    return [*search_path(), *(() if revision is None else (revision.top,)), *filter(Path.is_file, maps)]
 
 
 class _Checker:

@@ -55,6 +55,7 @@ def plan(
     graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision)
     is_as_loaded = dtype is None and graph is loaded
     tflm_arena = memory.tflm_arena(graph) if is_as_loaded else None
+    reason = memory.unsupported_reason(graph, tflm_arena) if is_as_loaded else None
     if plan_target is not None:
         if not is_as_loaded:
             raise SizeupError(f"{plan_target.name}: a plan for a target is at the precision of the file")
@@ -69,7 +70,7 @@ def plan(
         progress=progress,
         aliases=plan_target is None,
     )
-    return Plan(graph, placement, dtype, alignment, tflm_arena, plan_target)
+    return Plan(graph, placement, dtype, alignment, tflm_arena, plan_target, reason)
 
 
 def _as_run(graph: Graph, target: Target) -> tuple[Graph, MicroArena | None]:

@@ -11,9 +11,10 @@ from sizeup import units
 from sizeup.checks.banks import flash_memory, ram_bank
 from sizeup.checks.code_size import code_part
 from sizeup.checks.limits import MemoryNeed, MemoryPart
-from sizeup.checks.needs import Needs
+from sizeup.checks.needs import NO_GREEDY_PLAN, Needs
 from sizeup.checks.npu import NpuFit, dram_note, is_npu_target, npu_ram_parts
 from sizeup.checks.npu_support import ai8x_memories, npu_support
+from sizeup.checks.onnx_support import onnx_support
 from sizeup.checks.unpublished_planners import activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
 from sizeup.formats.names import file_words, is_unreadable
@@ -45,7 +46,7 @@ class MemoryFit:
     caveats: tuple[str, ...] = ()
     weight_memory: MemoryNeed | None = None  # of an NPU that has one for weights alone
     npu: NpuFit | None = None  # on an Ethos-U: the compiled model, or why there is none
-    missing_operators: tuple[str, ...] = ()  # op kinds that the runtime of a microcontroller may not run
+    missing_operators: tuple[str, ...] = ()  # op kinds or operators that the runtime may not run
 
     @property
     def memories(self) -> tuple[MemoryNeed, ...]:
@@ -101,13 +102,16 @@ def fit_memory(
         memory = _undetermined(memory, "host", support.undetermined_reason)
     if missing:
         memory = _undetermined(memory, "missing operators", _missing_operators(missing, target.runtime))
+    onnx = onnx_support(needs, target)
+    if onnx.undetermined_reason:
+        memory = _undetermined(memory, "operators", onnx.undetermined_reason)
     return MemoryFit(
         memory,
         flash_need,
-        refusal or support.refusal,
+        refusal or support.refusal or onnx.refusal,
         (*_caveats(needs, target), *support.caveats, *((EXTERNAL_RAM,) if memory.is_external else ())),
         weight_memory,
-        missing_operators=missing,
+        missing_operators=missing or onnx.unknown_operators,
     )
 
 
@@ -227,10 +231,9 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     else:
         packed, count, conversion = needs.greedy_plan_bytes, len(needs.graph.ops), needs.conversion
         least = needs.in_integers
+        basis = "tensors as placed by TFLite Micro's planner" if packed is not None else NO_GREEDY_PLAN
         parts = [
-            MemoryPart(
-                "arena", least.usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"
-            ),
+            MemoryPart("arena", least.usage.peak_bytes, packed, basis),
             MemoryPart(
                 "interpreter",
                 _TAIL[0] * len(least.graph.ops),

@@ -26,7 +26,7 @@ _LIBRARY = RUNTIMES["tflm"]
 class HostRun:
     """The outcome of one inference on the host; `reason` is why it did not run."""
 
-    outcome: Literal["ran", "refused", "undetermined", "not run"]
+    outcome: Literal["ran", "differs", "refused", "undetermined", "not run"]
     reason: str = ""
     caveat: str = ""  # what follows for the target, unless the verdict does
 
@@ -38,6 +38,8 @@ class HostRun:
     @property
     def unsupported_reason(self) -> str | None:
         """Why the target cannot run the model; None if that does not follow."""
+        if self.outcome == "differs":
+            return "its outputs on the host differ from those without the memory plan stored in the file"
         if self.outcome != "refused" or self.caveat:
             return None
         return f"{_LIBRARY.title}'s interpreter refuses this file on the host: {self.reason}"
@@ -90,6 +92,8 @@ def _skip_reason(needs: Needs, target: Target | None, file: Path | None) -> str:
 
 def _host_run_of(inference: Inference, needs: Needs, kernels: str) -> HostRun:
     reason = inference.reason
+    if inference.outcome == "differs":
+        return HostRun("differs")
     if inference.outcome == "ran":
         caveat = f"inference fails with inputs of 0, not of 1: {reason}" if reason else ""
         return HostRun("ran", caveat=caveat)

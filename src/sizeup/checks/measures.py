@@ -11,7 +11,7 @@ import numpy as np
 
 from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
-from sizeup.checks.needs import Needs
+from sizeup.checks.needs import NO_GREEDY_PLAN, Needs
 from sizeup.checks.npu import NpuFit, is_npu_target, npu_estimate
 from sizeup.cost import Column, Cost
 from sizeup.dtypes import DType
@@ -123,10 +123,14 @@ def _arena(subject: Subject) -> Amount:
         return Amount(*bounds, largest=subject.peak_tensors, assumptions=assumptions)
     if arena is not None:
         return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
+    if reason := needs.unsupported_reason(subject.target):
+        return Amount(None, None, None, f"TFLite Micro does not run this file: {reason}")
     needs = needs.converted
     if needs.usage.unmodeled:
         return _peak(subject)
-    return Amount(needs.in_integers.usage.peak_bytes, needs.greedy_plan_bytes, largest=subject.peak_tensors)
+    least, most = needs.in_integers.usage.peak_bytes, needs.greedy_plan_bytes
+    reason = NO_GREEDY_PLAN if most is None else ""
+    return Amount(least, most, None, reason, subject.peak_tensors)
 
 
 def _npu_arena(npu: NpuFit) -> Amount:

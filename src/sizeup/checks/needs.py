@@ -10,6 +10,7 @@ from pathlib import Path
 from sizeup.checks.npu import NpuFit, fit_npu
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
+from sizeup.errors import LimitReached
 from sizeup.graph import ABSENT, Graph, is_precomputed
 from sizeup.memory import (
     ActivationBounds,
@@ -47,6 +48,10 @@ _DESCRIPTION = 32
 # Growth of a file by quantization, in bytes: scales and zero points of weight and bias per channel, and of
 # every tensor. Four networks grew by 6 to 37 B per channel.
 _BY_CHANNEL, _BY_TENSOR = 48, 128
+
+
+NO_GREEDY_PLAN = "TFLite Micro's planner takes too many steps"
+"""Why there is no plan of TFLite Micro for a graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,11 +247,17 @@ class Needs:
         return _DESCRIPTION * ports if self.is_converted else 0
 
     @cached_property
-    def greedy_plan_bytes(self) -> int:
-        """The size of the memory plan that TFLite Micro's planner makes, for graphs of any format."""
+    def greedy_plan_bytes(self) -> int | None:
+        """The size of the memory plan that TFLite Micro's planner makes, for graphs of any format.
+
+        None if that takes too many steps.
+        """
         buffers = self.usage.buffers
         sizes = [math.ceil(size / _ALIGNMENT) * _ALIGNMENT for size in buffers.size.tolist()]
-        offsets = place_greedily(sizes, buffers.first.tolist(), buffers.last.tolist())
+        try:
+            offsets = place_greedily(sizes, buffers.first.tolist(), buffers.last.tolist())
+        except LimitReached:
+            return None
         return max(map(sum, zip(offsets, sizes, strict=True)), default=0)
 
     def scratch_bytes(self, target: Target) -> int | None:

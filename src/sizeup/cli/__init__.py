@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -29,13 +28,11 @@ from sizeup.cli import (
     sweep,
     tradeoff,
 )
-from sizeup.cli.commands import USAGE_ERROR, Command, CommandGroup, usage_message
-from sizeup.cli.runner import BAD_INPUT
+from sizeup.cli.commands import Command, CommandGroup
+from sizeup.cli.runner import exit_code
+from sizeup.logs import inert_output
 
 __all__ = ["app", "main"]
-
-# Not 1, which means that a check failed.
-_CRASHED = 70
 
 _INTRODUCTION = """\
 sizeup reports what a neural network costs before you deploy it. Examples:
@@ -114,18 +111,14 @@ def main(arguments: list[str] | None = None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # Names in models may contain characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="replace")
-    try:
-        code = app(arguments, prog_name="sizeup", standalone_mode=False)
-    except USAGE_ERROR as error:
-        from sizeup.cli.terminal import print_error
+    with inert_output(sys.argv[1:] if arguments is None else arguments):
+        _run(arguments)
 
-        print_error(*usage_message(error))
-        sys.exit(BAD_INPUT)
-    except Exception:
-        traceback.print_exc()
-        print("sizeup: internal error; please report it with the traceback above", file=sys.stderr)
-        sys.exit(_CRASHED)
+
+def _run(arguments: list[str] | None) -> None:
+    try:
+        code = exit_code(lambda: app(arguments, prog_name="sizeup", standalone_mode=False))
     finally:
         if "--install-completion" in (sys.argv if arguments is None else arguments):
             completion.patch_zsh_script(Path.home())
-    sys.exit(code or 0)
+    sys.exit(code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +23,7 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 if TYPE_CHECKING:
     from sizeup.results.table import By as Rows
@@ -42,7 +41,7 @@ class By(str, Enum):
     precision = "precision"
 
 
-@command
+@limited_command
 def analyze(
     model: Model,
     device: Device = None,
@@ -158,7 +157,7 @@ def analyze(
             set_status(f"drawing {path}")
             report.plot(path)
     if json:
-        sys.stdout.writelines(data.json_lines(report))
+        terminal.print_json(data.json_lines(report))
     else:
         from sizeup.render.console import report as console
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,8 +106,6 @@ def calibrate(
     With --serving, times that `sizeup llm` estimates are corrected by benchmarks of a server:
     sizeup calibrate --serving bench.json --model config.json --device 8xh100/vllm
     """
-    import json as text
-
     from sizeup.api import measure as api
     from sizeup.cli import terminal
     from sizeup.render.console import measurement
@@ -119,7 +116,7 @@ def calibrate(
             layout=layout, weights=weights, kv=kv, out=output,
         )  # fmt: skip
         if json:
-            sys.stdout.write(text.dumps(corrected.to_dict(), indent=2) + "\n")
+            terminal.print_json(corrected.to_dict())
         else:
             measurement.render_serving_calibration(corrected, terminal.output())
         return
@@ -140,7 +137,7 @@ def calibrate(
             progress=progress,
         )
     if json:
-        sys.stdout.write(text.dumps(calibration.to_dict(), indent=2) + "\n")
+        terminal.print_json(calibration.to_dict())
     else:
         measurement.render_calibration(calibration, terminal.output())
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sizeup.cli.commands import USAGE_ERROR
-from sizeup.cli.options import Bind, Inputs, Json, Precision, Rules, bindings, device_option, model_inputs
+from sizeup.cli.options import (
+    Bind,
+    Inputs,
+    Json,
+    MemoryLimit,
+    Precision,
+    Rules,
+    TimeLimit,
+    bindings,
+    device_option,
+    model_inputs,
+    work_limits,
+)
 from sizeup.cli.runner import BAD_INPUT, FAILED, INCOMPLETE, command
 
 if TYPE_CHECKING:
+    from sizeup.api.limits import WorkLimits
     from sizeup.checks.baselines import Update
     from sizeup.checks.language_models import ServingCheck
     from sizeup.results.check import Check
@@ -161,6 +172,8 @@ def check(
     ] = False,
     json: Json = False,
     rules: Rules = None,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
 ) -> None:
     """Check whether models fit a target or meet budgets, and find changes that would make them fit.
 
@@ -186,6 +199,11 @@ def check(
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
         )
+    limits_of_work = work_limits(time_limit, memory_limit, _default_limits(budget, update_baselines))
+    if limits_of_work and update_baselines:
+        raise typer.BadParameter(
+            "cannot be combined with --time-limit or --memory-limit", param_hint="--update-baselines"
+        )
     models = _select_models(models, budget, changed)
     written = _output_paths(output or [], junit)
     updates: tuple[Update, ...] = ()
@@ -207,6 +225,7 @@ def check(
                 strict=strict,
                 run=bool(run),
                 progress=progress,
+                work_limits=limits_of_work,
             )
         elif language_check is not None:
             searched = remedies is not False
@@ -224,7 +243,9 @@ def check(
                 remedies=remedies is not False,
                 run=run,
             )
-            checks = api.check_models(models or (), options, against=against, progress=progress)
+            checks = api.check_models(
+                models or (), options, against=against, progress=progress, work_limits=limits_of_work
+            )
     for path in written:
         Checks(tuple(checks)).save(path)
     _print(checks, as_json=json, as_markdown=markdown, annotated=github)
@@ -234,6 +255,13 @@ def check(
     if code:
         sys.stdout.flush()
         raise typer.Exit(code)
+
+
+def _default_limits(budget: Path | None, update_baselines: bool) -> WorkLimits:
+    """The limits of the work on a model: a budget is a gate, whose models may be of others."""
+    from sizeup.api.limits import BUDGET_LIMITS, NO_LIMITS
+
+    return NO_LIMITS if budget is None or update_baselines else BUDGET_LIMITS
 
 
 def _print_updates(updates: Sequence[Update], budget: Path | None) -> None:
@@ -359,22 +387,21 @@ def _in_budget(option: str) -> str:
 
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
     from sizeup.cli import terminal
+    from sizeup.logs import annotate
+    from sizeup.render import envelope
     from sizeup.render import markdown as check_comment
     from sizeup.render.console import check as console
     from sizeup.render.data import ci
     from sizeup.results.check import Checks
 
     if as_json:
-        content = Checks(tuple(checks)).to_dict()
-        sys.stdout.write(json_text.dumps(content, indent=2, allow_nan=False) + "\n")
-        return
-    with ci.without_commands(sys.stdout) if annotated else nullcontext():
-        if as_markdown:
-            sys.stdout.writelines(check_comment.markdown(checks))
-        elif _has_no_verdict(checks):
-            for check in checks:
-                terminal.print_error(check.error)
-        else:
-            console.render(checks, terminal.output())
+        terminal.print_json(envelope.json_lines(Checks(tuple(checks))))
+    elif as_markdown:
+        sys.stdout.writelines(check_comment.markdown(checks))
+    elif _has_no_verdict(checks):
+        for check in checks:
+            terminal.print_error(check.error)
+    else:
+        console.render(checks, terminal.output())
     if annotated:
-        sys.stdout.writelines(ci.annotation_lines(checks))
+        annotate(ci.annotation_lines(checks))

@@ -20,12 +20,12 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup compare torchvision:mobilenet_v2 mobilenet_v2.tflite -d rpi5/litert"
 
 
-@command
+@limited_command
 def compare(
     a: Annotated[
         str, typer.Argument(metavar="A", help=f"First (old) model: {MODEL_FORMS}.", show_default=False)
@@ -110,7 +110,7 @@ def compare(
     for path in output or ():
         comparison.save(path, raw_csv=raw_csv)
     if json:
-        sys.stdout.writelines(data.json_lines(comparison))
+        terminal.print_json(data.json_lines(comparison))
     elif markdown:
         sys.stdout.writelines(comparison_output.markdown(comparison))
     else:

@@ -26,8 +26,8 @@ def demo(
 ) -> None:
     """Show what sizeup does on a sample model: count, check, optimize, check again, write an HTML page."""
     from sizeup.cli import terminal
-    from sizeup.errors import SizeupError
-    from sizeup.files import write_bytes
+    from sizeup.errors import SizeupError, WriteError
+    from sizeup.files import make_folder, write_bytes
     from sizeup.formats.tflite import schema
 
     schema.schema()  # raises if it is not installed
@@ -35,10 +35,10 @@ def demo(
         shlex.quote(str(output / name)) for name in ("sample.tflite", "smaller.tflite", "report.html")
     )
     try:
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output)
         write_bytes(output / "sample.tflite", SAMPLE.read_bytes())
-    except OSError as error:
-        raise SizeupError(f"{output}: cannot be written ({error.strerror or error}); use -o DIR") from None
+    except WriteError as error:
+        raise WriteError(f"{error}; use -o DIR") from None
     steps = (
         ("What does the model cost?", f"analyze {model} --top 3", 0),
         ("Does it fit a microcontroller with 64 KiB of RAM?", f"check {model} -d {_TARGET}", FAILED),

@@ -168,7 +168,7 @@ def _rank(
         **model_inputs(input),
     )
     if json:
-        sys.stdout.writelines(envelope.json_lines(ranking))
+        terminal.print_json(envelope.json_lines(ranking))
     else:
         report.render(ranking, terminal.output())
 
@@ -181,7 +181,7 @@ def _print_boards(matches: list[Board], in_full: bool, json: bool, markdown: boo
 
     devices = {board.name: board.equip(targets.device(board.device)) for board in matches}
     if json:
-        sys.stdout.writelines(board_data.json_lines(matches, devices))
+        terminal.print_json(board_data.json_lines(matches, devices))
     elif markdown:
         sys.stdout.writelines(report.markdown(matches, devices))
     elif in_full and len(matches) == 1:
@@ -196,7 +196,7 @@ def _print_cluster(cluster: Cluster, json: bool, markdown: bool) -> None:
     from sizeup.render.data import devices as device_data
 
     if json:
-        sys.stdout.writelines(device_data.json_lines((), (), (), listed_clusters=(cluster,)))
+        terminal.print_json(device_data.json_lines((), (), (), listed_clusters=(cluster,)))
     elif markdown:
         sys.stdout.writelines(report.markdown((cluster,)))
     else:
@@ -216,9 +216,7 @@ def _print(
     if json:
         fits = [fit for device in matches for fit in targets.calibrations(device)]
         rows = [standing for listed in standings.values() for standing in listed]
-        sys.stdout.writelines(
-            device_data.json_lines(matches, targets.runtimes(matches), rows, fits, clusters)
-        )
+        terminal.print_json(device_data.json_lines(matches, targets.runtimes(matches), rows, fits, clusters))
     elif markdown:
         sys.stdout.writelines(report.markdown(matches, targets.runtimes(matches), standings, clusters))
     elif in_full:

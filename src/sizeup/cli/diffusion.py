@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -89,7 +88,7 @@ def diffusion(
     for path in file or ():
         estimate.save(path)
     if json:
-        sys.stdout.writelines(envelope.json_lines(estimate))
+        terminal.print_json(envelope.json_lines(estimate))
     else:
         console.render(estimate, terminal.output())
     terminal.print_written(file or ())

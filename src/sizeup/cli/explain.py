@@ -19,12 +19,12 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1"
 
 
-@command
+@limited_command
 def explain(
     model: Model,
     op: Annotated[

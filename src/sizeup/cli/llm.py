@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -208,7 +207,7 @@ def llm(
     for path in file or ():
         serving.save(path)
     if json:
-        sys.stdout.writelines(envelope.json_lines(serving))
+        terminal.print_json(envelope.json_lines(serving))
     else:
         console.render(serving, terminal.output(), top, by.value)
     terminal.print_written(file or ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -130,7 +129,7 @@ def measure(
             progress=progress,
         )
     if json:
-        _print_json(result.to_dict())
+        terminal.print_json(result.to_dict())
     else:
         console.render(result, terminal.output(), top, by.value if by else None)
     if output is not None:
@@ -161,6 +160,7 @@ def _report_utilization(
     from sizeup.cli import terminal
     from sizeup.files import write_text
     from sizeup.latency import parse_measurement
+    from sizeup.logs import inert_json
     from sizeup.render.console.measurement import render_utilization
     from sizeup.render.data.measurement import utilization_to_dict
 
@@ -178,15 +178,9 @@ def _report_utilization(
     )
     content = utilization_to_dict(result)
     if as_json:
-        _print_json(content)
+        terminal.print_json(content)
     else:
         render_utilization(result, terminal.output())
     if output is not None:
-        write_text(output, [json.dumps(content, indent=2), "\n"])
+        write_text(output, [inert_json(json.dumps(content, indent=2)), "\n"])
     terminal.print_written([output])
-
-
-def _print_json(content: dict[str, Any]) -> None:
-    import json
-
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json as json_text
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sizeup.cli.options import Bind, Json, bindings, device_option
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup optimize model.tflite -d stm32f746/tflm-cmsis-nn -o smaller.tflite"
 
 
-@command
+@limited_command
 def optimize(
     model: Annotated[
         Path,
@@ -81,7 +80,7 @@ def optimize(
     verify: Annotated[
         bool, typer.Option(help="Run the original and the result in a real runtime and compare the outputs.")
     ] = True,
-    time_limit: Annotated[
+    search_limit: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="Time limit per search in seconds, e.g. 60.")
     ] = 10,
     bind: Bind = None,
@@ -97,7 +96,7 @@ def optimize(
     if max_extra_macs is not None and not split:
         raise typer.BadParameter("needs --split", param_hint="--max-extra-macs")
     extra_macs = parse_share("5%" if max_extra_macs is None else max_extra_macs, "--max-extra-macs")
-    with terminal.searching(f"rewriting {terminal.name_of(model)}", time_limit) as progress:
+    with terminal.searching(f"rewriting {terminal.name_of(model)}", search_limit) as progress:
         result = api.optimize(
             model,
             output,
@@ -107,7 +106,7 @@ def optimize(
             pack=pack,
             overlap=overlap,
             verify=verify,
-            time_limit=time_limit,
+            time_limit=search_limit,
             bind=sizes,
             progress=progress,
             target=device,
@@ -115,6 +114,6 @@ def optimize(
             max_extra_macs=extra_macs,
         )
     if json:
-        print(json_text.dumps(result.to_dict(), indent=2))
+        terminal.print_json(result.to_dict())
     else:
         rewriting.render(result, terminal.output())

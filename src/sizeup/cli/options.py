@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sizeup.cli import completion
+
+if TYPE_CHECKING:
+    from sizeup.api.limits import WorkLimits
 
 _TOOLS = ("fvcore", "thop", "ptflops", "ptflops-aten", "torchinfo", "dnn-analyzer", "tensorscope")
 TIMED = ("ort", "litert", "litert-xnnpack", "tflm", "torch-eager")
@@ -126,9 +129,47 @@ RawCsv = Annotated[
         help="Write CSV text unchanged (default: an apostrophe keeps spreadsheets from running formulas).",
     ),
 ]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--time-limit",
+        min=0.0,
+        metavar="S",
+        help="End the work on a model after this many seconds, e.g. 60; 0: no limit.",
+        show_default=False,
+    ),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="End the work on a model that takes more memory, e.g. 4GiB; 0: no limit.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 
 _SHAPE = re.compile(r"\d+(x\d+)*")
+
+
+def work_limits(seconds: float | None, memory: str | None, default: WorkLimits) -> WorkLimits:
+    """The limits of --time-limit and --memory-limit; `default` has those that are not given."""
+    from sizeup.api.limits import WorkLimits
+    from sizeup.targets import quantities
+
+    if seconds is None and memory is None:
+        return default
+    size = default.memory_bytes
+    if memory is not None:
+        size = (
+            0
+            if memory == "0"
+            else int(quantities.parse_limit(memory, quantities.SIZE, "--memory-limit") or 0)
+        )
+    limits = WorkLimits(default.seconds if seconds is None else seconds, size)
+    limits.require_worker()
+    return limits
 
 
 def bindings(texts: Iterable[str] | None) -> dict[str, int] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +20,12 @@ from sizeup.cli.options import (
     device_option,
     model_inputs,
 )
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup plan model.tflite --plot arena.png"
 
 
-@command
+@limited_command
 def plan(
     model: Model,
     device: Annotated[
@@ -37,7 +36,7 @@ def plan(
         ),
     ] = None,
     reorder: Annotated[bool, typer.Option(help="Search for the schedule with the lowest peak.")] = True,
-    time_limit: Annotated[
+    search_limit: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="Time limit per search in seconds, e.g. 60.")
     ] = 10,
     alignment: Annotated[
@@ -75,7 +74,7 @@ def plan(
         plots.check(path)
     arguments = model_inputs(input)
     sizes = bindings(bind)
-    with terminal.searching(f"planning {terminal.name_of(model)}", time_limit) as progress:
+    with terminal.searching(f"planning {terminal.name_of(model)}", search_limit) as progress:
         for path in rules or ():
             models_api.load_rules(path)
         memory_plan = api.plan(
@@ -85,7 +84,7 @@ def plan(
             precision=precision,
             reorder=reorder,
             alignment=alignment,
-            time_limit=time_limit,
+            time_limit=search_limit,
             progress=progress,
             target=device,
         )
@@ -94,7 +93,7 @@ def plan(
         for path in plot or ():
             memory_plan.plot(path)
     if json:
-        sys.stdout.writelines(plan_data.json_lines(memory_plan))
+        terminal.print_json(plan_data.json_lines(memory_plan))
     else:
         console.render(memory_plan, terminal.output(), top=top)
     terminal.print_written([*(output or ()), *(plot or ())])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,7 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
-from sizeup.cli.runner import INCOMPLETE, command
+from sizeup.cli.runner import INCOMPLETE, limited_command
 from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ EXAMPLE = "Example: sizeup precision model.tflite --weights 256KiB --activations
 _DEFAULT_PRECISIONS = "fp32,fp16,int8,int4,int2"
 
 
-@command
+@limited_command
 def precision(
     model: Model,
     weights: Annotated[
@@ -122,7 +121,7 @@ def precision(
             metavar="SHARE", help="Stop once the loss is proven within this share of the optimum, e.g. 1%."
         ),
     ] = "0%",
-    time_limit: Annotated[
+    search_limit: Annotated[
         float,
         typer.Option(metavar="S", min=0.1, help="Time limit per assignment in seconds, e.g. 60."),
     ] = 20,
@@ -165,7 +164,7 @@ def precision(
     losses_by_layer = None if losses is None else read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": names}
     budgets: Any = {"weights": weights, "activations": activations, "latency": latency, "energy": energy}
-    search: Any = {"sensitivity": sensitivity, "gap": parse_share(gap, "--gap"), "time_limit": time_limit}
+    search: Any = {"sensitivity": sensitivity, "gap": parse_share(gap, "--gap"), "time_limit": search_limit}
     result: PrecisionAssignment | PrecisionFits | PrecisionFront
     with terminal.steps(f"assigning precisions to {terminal.name_of(model)}") as progress:
         for path in rules or ():
@@ -220,8 +219,6 @@ def _show(
     raw_csv: bool,
 ) -> None:
     """Write the result to files and print it as JSON or text."""
-    import json
-
     from sizeup.cli import terminal
     from sizeup.render.console import precision as console
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits
@@ -229,7 +226,7 @@ def _show(
     if output is not None:
         result.save(output, raw_csv=raw_csv)
     if as_json:
-        sys.stdout.write(json.dumps(result.to_dict(), indent=2) + "\n")
+        terminal.print_json(result.to_dict())
     elif isinstance(result, PrecisionAssignment):
         console.render(result, terminal.output(), top)
     elif isinstance(result, PrecisionFits):

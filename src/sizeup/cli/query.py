@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -129,7 +128,7 @@ def query(
         for path in output or ():
             result.save(path, raw_csv=raw_csv)
     if json:
-        sys.stdout.writelines(json_lines(result))
+        terminal.print_json(json_lines(result))
     elif not output:
         console.render(result, terminal.output())
     terminal.print_written(output or ())

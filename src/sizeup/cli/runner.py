@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,14 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from sizeup.cli.commands import USAGE_ERROR, usage_message
+from sizeup.cli.options import MemoryLimit, TimeLimit, work_limits
+from sizeup.cli.outputs import outputs, paths_in
 from sizeup.errors import Incomplete, SizeupError
+from sizeup.units import printable
 
+# Not 1, which means that a check failed.
+_CRASHED = 70
 FAILED = 1
 BAD_INPUT = 2
 INCOMPLETE = 3
@@ -34,42 +41,119 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(*args: Any, quiet: bool = False, **kwargs: Any) -> None:
-        try:
+        with _reported_errors():
             # Imported late: completion and --help do without the packages that this needs.
             from sizeup.cli import terminal
 
             terminal.set_quiet(quiet)
-            with resolved_devices(kwargs) as arguments:
+            are_reports = function.__name__ == "check"
+            with outputs(kwargs, are_reports=are_reports), resolved_devices(kwargs) as arguments:
                 function(*args, **arguments)
             sys.stdout.flush()
-        except SizeupError as error:
-            terminal.print_error(str(error))
-            raise typer.Exit(INCOMPLETE if isinstance(error, Incomplete) else BAD_INPUT) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(_INTERRUPTED) from None
-        except BrokenPipeError:
-            from sizeup.render.console.layout import PIPE_CLOSED, forget_output
 
-            forget_output()
-            raise typer.Exit(PIPE_CLOSED) from None
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-                raise
-            from sizeup.render.console.layout import forget_output
-
-            forget_output()
-            terminal.print_error(f"cannot write the report to stdout: {error.strerror}")
-            raise typer.Exit(BAD_INPUT) from None
-
-    return _with_quiet(run)
+    return _with_options(run, {"quiet": _Quiet}, default=False)
 
 
-def _with_quiet(run: Callable[..., None]) -> Callable[..., None]:
-    """Add the option --quiet, which all commands have, to the signature that typer reads."""
+@contextmanager
+def _reported_errors() -> Iterator[None]:
+    """Print the errors that a user can mend, and exit with their code."""
+    try:
+        yield
+    except SizeupError as error:
+        from sizeup.cli import terminal
+
+        terminal.print_error(str(error))
+        raise typer.Exit(INCOMPLETE if isinstance(error, Incomplete) else BAD_INPUT) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    except BrokenPipeError:
+        from sizeup.render.console.layout import PIPE_CLOSED, forget_output
+
+        forget_output()
+        raise typer.Exit(PIPE_CLOSED) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        from sizeup.cli import terminal
+        from sizeup.render.console.layout import forget_output
+
+        forget_output()
+        terminal.print_error(f"cannot write the report to stdout: {error.strerror}")
+        raise typer.Exit(BAD_INPUT) from None
+
+
+def limited_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Like `command`, with --time-limit and --memory-limit: the command then runs in a worker."""
+
+    @functools.wraps(function)
+    def run(
+        *args: Any, time_limit: float | None = None, memory_limit: str | None = None, **kwargs: Any
+    ) -> None:
+        if time_limit is None and memory_limit is None:  # nothing to import
+            return function(*args, **kwargs)
+        from sizeup.api.limits import NO_LIMITS, run_in_worker
+
+        limits = work_limits(time_limit, memory_limit, NO_LIMITS)
+        if not limits:
+            return function(*args, **kwargs)
+        code = run_in_worker(
+            lambda: exit_code(lambda: _run_reported(function, args, kwargs)),
+            limits,
+            _readable(kwargs),
+            paths_in(kwargs, are_outputs=True),
+        )
+        if code:
+            raise typer.Exit(code)
+        return None
+
+    options = {"time_limit": TimeLimit, "memory_limit": MemoryLimit}
+    return command(_with_options(run, options, None))
+
+
+def _readable(arguments: dict[str, Any]) -> list[Path] | None:
+    """The folders of all files that a user names, and the files of devices; None if code is named."""
+    from sizeup.formats.names import is_code
+    from sizeup.targets import search_path
+
+    if arguments.get("rules") or any(is_code(str(arguments.get(name, ""))) for name in ("model", "a", "b")):
+        return None
+    named = [path for path in paths_in(arguments, are_outputs=False) if os.path.isfile(path)]  # noqa: PTH113 - long names
+    return [*search_path(), *(folder for path in named for folder in (path.parent, path.resolve().parent))]
+
+
+def _run_reported(function: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    with _reported_errors():
+        function(*args, **kwargs)
+        sys.stdout.flush()
+
+
+def exit_code(call: Callable[[], Any]) -> int:
+    """The exit code of a command; prints what is wrong with its options, or an internal error."""
+    try:
+        return int(call() or 0)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except USAGE_ERROR as error:
+        from sizeup.cli.terminal import print_error
+
+        print_error(*usage_message(error))
+        return BAD_INPUT
+    except Exception:
+        for line in traceback.format_exc().splitlines():
+            print(printable(line), file=sys.stderr)
+        print("sizeup: internal error; please report it with the traceback above", file=sys.stderr)
+        return _CRASHED
+
+
+def _with_options(run: Callable[..., None], options: dict[str, Any], default: Any) -> Callable[..., None]:
+    """Add options to the signature that typer reads."""
     signature = inspect.signature(run, eval_str=True)
-    quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Quiet)
-    run.__annotations__ = {**run.__annotations__, "quiet": _Quiet}
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), quiet])  # type: ignore[attr-defined]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    run.__annotations__ = {**run.__annotations__, **options}
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
     return run
 
 

@@ -135,7 +135,7 @@ def sweep(
     if result.corrupt_shards:
         terminal.print_note(console.corrupt_shards_text(result))
     if json:
-        print(console.to_json(result))
+        terminal.print_json([console.to_json(result), "\n"])
     else:
         terminal.output().print(console.text(result), soft_wrap=True, markup=False)
     if strict and result.errors:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
+from sizeup import files
 from sizeup.cli.clock import since_start
+from sizeup.logs import inert_json
 from sizeup.units import duration, printable, shorten, size
 
 if TYPE_CHECKING:
@@ -23,27 +25,12 @@ if TYPE_CHECKING:
     from sizeup.sweeps import Progress
 
 _SECONDS_BETWEEN_LINES = 10.0
-_COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
 _QUIET = ContextVar("quiet", default=False)
 
 
 def set_quiet(quiet: bool) -> None:
     """Set whether only errors are printed on stderr."""
     _QUIET.set(quiet)
-
-
-class _Log:
-    """A stream whose lines are never commands to GitHub Actions, even if a layer is named `::error::`."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write text, with a space inserted into `::command` and `##[command]`."""
-        return self._stream.write(_COMMAND.sub(r"\1: ", text).replace("##[", "## ["))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 class _Output(Console):
@@ -54,11 +41,18 @@ class _Output(Console):
 
 def output() -> Console:
     """The console for results; without colors if the terminal or the environment does not allow them."""
-    return _Output(file=cast(IO[str], _Log(sys.stdout)), highlight=False, soft_wrap=False)
+    return _Output(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
 def _errors() -> Console:
-    return Console(file=cast(IO[str], _Log(sys.stderr)), highlight=False)
+    return Console(file=sys.stderr, highlight=False)
+
+
+def print_json(content: Mapping[str, Any] | Iterable[str]) -> None:
+    """Print plain data, or lines of JSON, on stdout."""
+    if isinstance(content, Mapping):
+        content = [json.dumps(content, indent=2), "\n"]
+    sys.stdout.writelines(map(inert_json, content))
 
 
 def print_error(message: str, hint: str = "") -> None:
@@ -79,8 +73,9 @@ def print_note(message: str) -> None:
 def print_written(paths: Iterable[Path | None]) -> None:
     """Print name and size of each written file on stderr; skips None and paths that are not regular files."""
     for path in paths:
-        if path is not None and path.is_file():
-            print_note(f"{path} written, {size(path.stat().st_size)}")
+        content = path if path is None or files.outbox is None else files.outbox.content_of(path)
+        if content is not None and content.is_file():
+            print_note(f"{path} written, {size(content.stat().st_size)}")
 
 
 def name_of(model: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +9,12 @@ import typer
 
 from sizeup.cli import completion
 from sizeup.cli.options import Bind, Device, Inputs, Json, Model, RawCsv, Trust, bindings, model_inputs
-from sizeup.cli.runner import command
+from sizeup.cli.runner import limited_command
 
 EXAMPLE = "Example: sizeup tradeoff model.onnx -d rpi5/ort --batch 1,8 --data test.npz -o table.html"
 
 
-@command
+@limited_command
 def tradeoff(
     model: Model,
     precisions: Annotated[
@@ -94,8 +93,6 @@ def tradeoff(
     json: Json = False,
 ) -> None:
     """Compare precisions, batch sizes and input sizes of a model: accuracy, latency, energy and memory."""
-    import json as text
-
     from sizeup import render
     from sizeup.api import tradeoff as api
     from sizeup.cli import terminal
@@ -130,7 +127,7 @@ def tradeoff(
         for path in plot or ():
             table.plot(path)
     if json:
-        sys.stdout.write(text.dumps(table.to_dict(), indent=2) + "\n")
+        terminal.print_json(table.to_dict())
     else:
         render_tradeoff(table, terminal.output())
     terminal.print_written([*(output or ()), *(plot or ())])

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TypeAlias
 
 from sizeup.errors import CorruptModel, LoadError
+from sizeup.files import resolve_inside
 
 ModelFolders: TypeAlias = tuple[Path, ...]
 """The folders that may contain a model's files; names are relative to the first. Empty without a path."""
@@ -43,11 +44,11 @@ def external_file(home: ModelFolders, name: str, label: str) -> Path:
     check_inside(name, label)
     path = home[0] / name
     try:
-        target = path.resolve()
-        exists, is_regular = target.exists(), target.is_file()
+        target = resolve_inside(path, home)
+        exists, is_regular = path.exists(), path.is_file()
     except (OSError, RuntimeError) as error:  # a loop of links, a name that is too long
         raise CorruptModel(f"{label}: {path} cannot be resolved: {error}") from error
-    if not any(target.is_relative_to(folder.resolve()) for folder in home):
+    if target is None:
         raise CorruptModel(f"{label}: {path} leads outside the model's folder")
     if not exists:
         raise LoadError(f"{path}: the file with {label} is missing")

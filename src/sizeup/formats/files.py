@@ -10,7 +10,7 @@ from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
 from sizeup.errors import CorruptModel, LoadError, WriteError
-from sizeup.files import atomic_path, read_problem
+from sizeup.files import atomic_path, read_problem, resolve_inside
 from sizeup.formats import no_such_file
 from sizeup.formats.external import external_file, model_folders
 
@@ -71,7 +71,7 @@ def external_copies(names: Iterable[str], source: Path, out: Path) -> list[Exter
         new = out.parent / name
         if any(part.startswith(".") for part in PureWindowsPath(name).parts):
             raise CorruptModel(f"{source}: weights in the hidden file {name!r} are not copied; rename it")
-        if not new.resolve().is_relative_to(out.parent.resolve()):
+        if resolve_inside(new, [out.parent]) is None:
             raise WriteError(
                 f"{new}: leads outside the folder of {out.name}; write the model to an empty folder"
             )

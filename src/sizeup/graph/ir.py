@@ -123,6 +123,32 @@ class RecordedRun:
     layouts: Mapping[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class OperatorUse:
+    """An operator as a file names it, its opset, and the dtypes of its values, empty if unknown."""
+
+    domain: str
+    name: str
+    opset: int
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+        return f"{self.domain}::{self.name}" if self.domain else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What an .onnx file requires of a runtime: the version of the format, and each use of an operator."""
+
+    ir_version: int
+    operators: tuple[OperatorUse, ...]
+    external_bytes: int = 0  # of constants in other files
+    violations: tuple[str, ...] = ()  # of the definitions of operators, for which runtimes refuse the file
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph:
     """A network with its ops in schedule order; tensor ids index `tensors`."""
@@ -146,6 +172,7 @@ class Graph:
     recorded_shapes: Mapping[int, Shape] = field(default_factory=dict)
     placeholder_sizes: tuple[str, ...] = ()  # inputs whose recorded sizes stand for any size, as sentences
     weights_are_upper_bound: bool = False  # they are stored in a format whose size is unknown
+    requirements: Requirements | None = None  # of an .onnx file
 
     def __repr__(self) -> str:
         # The generated repr would be as long as the model.

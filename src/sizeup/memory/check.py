@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from sizeup.errors import InvalidPlan
@@ -53,42 +53,98 @@ def check_offsets(
 def check_overlapping(
     buffers: Buffers, offsets: Sequence[int], allowed: Iterable[Overlap], *, alignment: int = 1
 ) -> None:
-    """Raise InvalidPlan if buffers that are live at once share bytes beyond the allowed overlaps.
-
-    All pairs of live buffers are compared: with overlaps, comparing neighbors is not enough.
-    """
+    """Raise InvalidPlan if buffers that are live at once share bytes beyond the allowed overlaps."""
     _check_bounds(buffers, offsets, None, alignment)
-    permitted = {(overlap.source, overlap.result): overlap for overlap in allowed}
-    starts, ends = _changes(buffers)
+    shared = shared_bytes(buffers, offsets, allowed)
+    if shared is not None:
+        raise InvalidPlan(shared.text)
+
+
+class SharedBytes(NamedTuple):
+    """Two buffers that are live at once and share bytes that they must not share."""
+
+    pair: tuple[int, int]
+    text: str
+
+
+def shared_bytes(buffers: Buffers, offsets: Sequence[int], allowed: Iterable[Overlap]) -> SharedBytes | None:
+    """The first two buffers that share bytes beyond the allowed overlaps; None if there are none.
+
+    With overlaps, comparing neighbors is not enough: the live buffers that share bytes are counted instead,
+    and compared with the allowed ones.
+    """
+    permitted: dict[int, dict[int, Overlap]] = {}
+    for overlap in allowed:
+        permitted.setdefault(overlap.source, {})[overlap.result] = overlap
+        permitted.setdefault(overlap.result, {}).setdefault(overlap.source, overlap)
+    ranges = AddressRanges()
     live: set[int] = set()
-    for step in sorted({*starts, *ends}):
-        live.difference_update(ends.get(step, ()))
-        for buffer in starts.get(step, ()):
-            for other in live:
-                overlap = permitted.get((other, buffer)) or permitted.get((buffer, other))
-                _check_pair(buffers, offsets, buffer, other, overlap)
+    for added, removed in live_changes(buffers):
+        for buffer in removed:
+            ranges.remove(*_range(buffers, offsets, buffer))
+        live.difference_update(removed)
+        for buffer in added:
+            partners = permitted.get(buffer, {})
+            found = [
+                (_pair(buffers, offsets, buffer, other), partners[other]) for other in partners.keys() & live
+            ]
+            known = [(pair, overlap) for pair, overlap in found if pair is not None]
+            for pair, overlap in known:
+                text = _violation(buffers, offsets, overlap)
+                if text:
+                    return SharedBytes(pair, f"buffers {pair[0]} and {pair[1]} share bytes{text}")
+            if ranges.count(*_range(buffers, offsets, buffer)) > len(known):
+                pairs = (_pair(buffers, offsets, buffer, other) for other in sorted(live - partners.keys()))
+                pair = next(pair for pair in pairs if pair is not None)
+                return SharedBytes(pair, f"buffers {pair[0]} and {pair[1]} share bytes while both are live")
+            ranges.add(*_range(buffers, offsets, buffer))
             live.add(buffer)
+    return None
 
 
-def _check_pair(
-    buffers: Buffers, offsets: Sequence[int], one: int, other: int, overlap: Overlap | None
-) -> None:
+def _range(buffers: Buffers, offsets: Sequence[int], buffer: int) -> tuple[int, int]:
+    return offsets[buffer], offsets[buffer] + int(buffers.size[buffer])
+
+
+def _pair(buffers: Buffers, offsets: Sequence[int], one: int, other: int) -> tuple[int, int] | None:
+    """The buffers in the order of their offsets; None if they share no bytes."""
     lower, upper = sorted((one, other), key=lambda buffer: offsets[buffer])
-    if offsets[lower] + int(buffers.size[lower]) <= offsets[upper]:
-        return
-    pair = f"buffers {lower} and {upper} share bytes"
-    if overlap is None:
-        raise InvalidPlan(f"{pair} while both are live")
+    return None if _range(buffers, offsets, lower)[1] <= offsets[upper] else (lower, upper)
+
+
+def _violation(buffers: Buffers, offsets: Sequence[int], overlap: Overlap) -> str:
+    """Why two buffers overlap in another way than they may; empty if they do not."""
     if buffers.last[overlap.source] != buffers.first[overlap.result]:
-        raise InvalidPlan(
-            f"{pair}, but buffer {overlap.source} is used after buffer {overlap.result} is written"
-        )
+        return f", but buffer {overlap.source} is used after buffer {overlap.result} is written"
     distance = offsets[overlap.source] - offsets[overlap.result]
     if distance != 0 if overlap.in_place else distance < overlap.distance:
-        raise InvalidPlan(
-            f"{pair}: buffer {overlap.source} starts {distance} B after buffer {overlap.result},"
+        return (
+            f": buffer {overlap.source} starts {distance} B after buffer {overlap.result},"
             f" {overlap.distance} B required"
         )
+    return ""
+
+
+class AddressRanges:
+    """Address ranges, none of them empty, that may overlap."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Add a range."""
+        insort(self._starts, start)
+        insort(self._ends, end)
+
+    def remove(self, start: int, end: int) -> None:
+        """Remove a range that was added."""
+        self._starts.pop(bisect_left(self._starts, start))
+        self._ends.pop(bisect_left(self._ends, end))
+
+    def count(self, start: int, end: int) -> int:
+        """How many ranges share an address with this one."""
+        return bisect_left(self._starts, end) - bisect_right(self._ends, start)
 
 
 def _check_bounds(
@@ -103,6 +159,13 @@ def _check_bounds(
         if capacity is not None and offset + size > capacity:
             raise InvalidPlan(f"buffer {buffer} ends at {offset + size} B, capacity is {capacity} B")
     return sizes
+
+
+def live_changes(buffers: Buffers) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """The buffers that become live, and those that are no longer live, in the order of the steps."""
+    starts, ends = _changes(buffers)
+    for step in sorted({*starts, *ends}):
+        yield starts.get(step, ()), ends.get(step, ())
 
 
 def _changes(buffers: Buffers) -> tuple[dict[int, list[int]], dict[int, list[int]]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sizeup.memory.check import Overlap, check_overlapping
+from sizeup.memory.check import AddressRanges, Overlap, check_overlapping, live_changes
 from sizeup.memory.liveness import Buffers, Column
 from sizeup.memory.packing import (
     FIRST_WORK,
@@ -119,20 +119,17 @@ def overlapped_outputs(buffers: Buffers, offsets: Sequence[int], overlaps: Seque
 
 
 def overlapping_buffers(buffers: Buffers, offsets: Sequence[int]) -> set[int]:
-    """The buffers that share bytes with a live buffer when they become live.
-
-    All pairs that are live at once are compared.
-    """
+    """The buffers that share bytes with a live buffer when they become live."""
     overlapping = set()
-    live: list[int] = []
-    starts, sizes, lasts = list(offsets), buffers.size.tolist(), buffers.last.tolist()
-    order = np.argsort(buffers.first, kind="stable").tolist()
-    for buffer in (index for index in order if sizes[index]):
-        live = [other for other in live if lasts[other] >= buffers.first[buffer]]
-        start, end = starts[buffer], starts[buffer] + sizes[buffer]
-        if any(starts[other] < end and start < starts[other] + sizes[other] for other in live):
-            overlapping.add(buffer)
-        live.append(buffer)
+    ranges, sizes = AddressRanges(), buffers.size.tolist()
+    for added, removed in live_changes(buffers):
+        for buffer in removed:
+            ranges.remove(offsets[buffer], offsets[buffer] + sizes[buffer])
+        for buffer in added:
+            occupied = offsets[buffer], offsets[buffer] + sizes[buffer]
+            if ranges.count(*occupied):
+                overlapping.add(buffer)
+            ranges.add(*occupied)
     return overlapping
 
 

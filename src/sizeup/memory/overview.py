@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sizeup.dtypes import DType
-from sizeup.errors import Incomplete, InvalidPlan
+from sizeup.errors import Incomplete, InvalidPlan, LimitReached
 from sizeup.graph import Graph
 from sizeup.memory.cuda_usage import DeviceMemory, device_memory
 from sizeup.memory.schedule import best_schedule
@@ -114,5 +114,7 @@ def unsupported_reason(
         offsets = graph.offsets or None
         memory = arena(graph, offsets=offsets, overlap=True, firmware=firmware, is_file=is_file)
         return memory.unsupported_reason
+    except LimitReached:
+        return None
     except (Incomplete, InvalidPlan) as error:
         return str(error)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sizeup.errors import DoesNotFit
+from sizeup.errors import DoesNotFit, LimitReached
+from sizeup.memory.address_space import AddressSpace
 from sizeup.memory.check import check_offsets
-from sizeup.memory.liveness import Buffers, Column
+from sizeup.memory.liveness import Buffers
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpSolver
@@ -142,40 +142,29 @@ def _orders(buffers: Buffers) -> Iterator[list[int]]:
 def _first_fit(buffers: Buffers, order: list[int], deadline: float) -> _Solution | None:
     """Put each buffer at the lowest offset that is free while it is live; None after the deadline.
 
-    Placed buffers are sorted by offset, and buffers that are not live at the same time are skipped. Time is
-    quadratic in the number of buffers, with one numpy comparison each (10,000 buffers: a few seconds).
+    After too many steps (see `address_space`), the other buffers are put above all that are live with them.
     """
+    firsts, lasts, sizes = (column.tolist() for column in (buffers.first, buffers.last, buffers.size))
     offsets = [0] * len(buffers)
-    placed = np.empty(len(order), np.int64)
-    addresses: list[int] = []
-    count = height = 0
+    space = AddressSpace(firsts, lasts)
+    height, is_limited = 0, False
     for buffer in order:
         if time.monotonic() > deadline:
             return None
-        size = int(buffers.size[buffer])
-        if size:
-            others = placed[:count]
-            overlaps_in_time = (buffers.first[others] <= buffers.last[buffer]) & (
-                buffers.last[others] >= buffers.first[buffer]
-            )
-            offset = _lowest_gap(others[overlaps_in_time].tolist(), offsets, buffers.size, size)
-            offsets[buffer] = offset
-            height = max(height, offset + size)
-            index = bisect_right(addresses, offset)
-            addresses.insert(index, offset)
-            placed[index + 1 : count + 1] = placed[index:count].copy()
-            placed[index] = buffer
-            count += 1
+        first, last, size = firsts[buffer], lasts[buffer], sizes[buffer]
+        if not size:
+            continue
+        if not is_limited:
+            try:
+                offset = space.lowest_gap(first, last, size)
+            except LimitReached:
+                is_limited = True
+        if is_limited:
+            offset = space.end(first, last)
+        offsets[buffer] = offset
+        height = max(height, offset + size)
+        space.add(first, last, offset, offset + size)
     return height, tuple(offsets)
-
-
-def _lowest_gap(neighbors: list[int], offsets: list[int], sizes: Column, size: int) -> int:
-    top = 0
-    for other in neighbors:
-        if offsets[other] - top >= size:
-            break
-        top = max(top, offsets[other] + int(sizes[other]))
-    return top
 
 
 def _solve(

@@ -300,7 +300,7 @@ class _BudgetSearch:
                 solver = Solver(self._problem(budgets))
         raise NoAssignment(
             "the search found no precision assignment within the budgets, and did not rule one out;"
-            " raise a budget or --time-limit"
+            " raise a budget or --search-limit"
         )
 
     def _is_bounded(self) -> bool:

@@ -7,7 +7,7 @@ A renderer computes nothing: all its numbers are in the result. The tables below
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from sizeup.errors import SizeupError
 from sizeup.files import write_text
+from sizeup.logs import inert, inert_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     },
 }
 """Result type -> extension -> writer. The longest matching extension of a file name applies."""
+_INERT: dict[str, Callable[[str], str]] = {".json": inert_json, ".md": inert}  # they may be printed in a log
 _NOUNS = {
     "Report": "a report is",
     "Plan": "a plan is",
@@ -140,7 +142,7 @@ def save(result: Any, path: str | os.PathLike[str], *, raw_csv: bool = False) ->
     if writer.writes:
         function(result, path, **options)
     else:
-        write_text(path, function(result, **options))
+        write_text(path, map(_INERT.get(Path(path).suffix.lower(), str), function(result, **options)))
 
 
 def check_path(result_type: str, path: str | os.PathLike[str], *, timed: bool = True) -> None:

@@ -108,6 +108,8 @@ def shortfall(report: Report) -> str:
 
 def unfit_reason(report: Report) -> str:
     """Returns that the target of a report cannot run or hold its model, and why; empty if it can."""
+    if report.target is None and report.graph.offsets and report.memory.unsupported_reason:
+        return f"is not run by TFLite Micro: {report.memory.unsupported_reason}"
     if report.memory_fit is None or report.target is None or not report.memory_fit.unsupported_reason:
         return shortfall(report)
     return f"cannot run on {report.target.name}: {report.memory_fit.unsupported_reason}"

@@ -46,6 +46,7 @@ class Plan(Result):
     alignment: int = 1
     tflm_arena: MicroArena | None = None  # the arena of TFLite Micro for the unchanged file
     target: Target | None = None  # whose kernels the plan is for: it contains their scratch
+    unsupported_reason: str | None = None  # why TFLite Micro does not run the file
 
     @property
     def name(self) -> str:

@@ -213,6 +213,18 @@ def overlapping(graph: Graph) -> tuple[int, str | None]:
     return tflm_arena.overlapping_tensors, tflm_arena.valid_kernels
 
 
+def plan_problem(graph: Graph) -> str | None:
+    """Why TFLite Micro runs a file wrongly with its plan; None if unknown kernels may rely on the plan."""
+    try:
+        if graph.offsets and not arena(graph).tail_unknown_reason:
+            arena(graph, offsets=graph.offsets, overlap=True)
+    except Incomplete:
+        return None
+    except InvalidPlan as error:
+        return str(error)
+    return None
+
+
 def _expected(graph: Graph, offsets: Sequence[int] | None = None, *, overlap: bool = False) -> Arena:
     tflm_arena = arena(graph, offsets=offsets, overlap=overlap)
     return Arena(tflm_arena.head_bytes, tflm_arena.tail_bytes_64 or 0)

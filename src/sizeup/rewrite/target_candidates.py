@@ -82,7 +82,7 @@ def _finding(is_proven: bool, notes: list[str]) -> str:
     """What the search established, and what ended it if that is not a proof."""
     if is_proven:
         return "no change reduces the arena"
-    limit = "without a solver" if INSTALL_HINT in notes else "in --time-limit"
+    limit = "without a solver" if INSTALL_HINT in notes else "in --search-limit"
     return f"no change that reduces the arena was found {limit}"
 
 

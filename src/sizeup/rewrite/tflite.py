@@ -19,7 +19,7 @@ from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.memory.schedule import count_moved_ops, peak_bytes
 from sizeup.memory.schedule_problem import Schedule
 from sizeup.ops import cost_rule_of
-from sizeup.rewrite.candidates import arrangements, overlapping, predicted
+from sizeup.rewrite.candidates import arrangements, overlapping, plan_problem, predicted
 from sizeup.rewrite.result import (
     Footprint,
     KernelArena,
@@ -35,6 +35,7 @@ from sizeup.rewrite.target_candidates import target_arrangements
 from sizeup.rewrite.verify import NOT_VERIFIABLE, NOT_VERIFIED, Verifier, find_verifier, is_equal
 from sizeup.rewrite.weights import cluster_weights, weights_of
 from sizeup.runtimes import Arena, Run
+from sizeup.runtimes.process import Model
 
 
 @dataclass(slots=True)
@@ -84,7 +85,13 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
     if options.target is not None:
         check_runs(graph, options.target)
     companions = files.external_copies(external_files(content), source, out)
-    state = _start(source, content, graph, options)
+    problem = plan_problem(graph)
+    if problem is None:
+        state = _start(source, content, graph, options)
+    else:  # its outputs are no reference
+        plain = rewrite(content, offline_offsets=[ONLINE] * len(graph.tensors))
+        state = _start(plain, plain, replace(graph, offsets=()), options)
+        state.notes.append(f"the memory plan stored in the file was dropped: {problem}")
     unknown, options = without_unknown_peaks(graph, options, state.notes)
     state.has_known_sizes = not unknown
     target_arena = arena_of(options.target)
@@ -180,7 +187,7 @@ def _effect_notes(
             yield f"the arena is {growth:,} B larger, because code-books are decoded into it at run time"
 
 
-def _start(source: Path, content: bytes, graph: Graph, options: OptimizeOptions) -> _RewriteState:
+def _start(source: Model, content: bytes, graph: Graph, options: OptimizeOptions) -> _RewriteState:
     if not options.verify:
         notes = [NOT_VERIFIED]
         return _RewriteState(

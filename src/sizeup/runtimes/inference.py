@@ -36,13 +36,19 @@ _MAX_CACHED = 256
 class Inference:
     """What became of one inference; `reason` is why it did not run, in the interpreter's own words.
 
+    It "differs" if it ran, and the same file without its memory plan computes other outputs.
     If it ran with inputs of 1 but not with inputs of 0, `reason` is why it did not run with the latter.
     """
 
-    outcome: Literal["ran", "refused", "undetermined"]
+    outcome: Literal["ran", "differs", "refused", "undetermined"]
     reason: str = ""
     operator: str = ""  # the operator that failed, if the interpreter named it
     is_allocated: bool = False  # whether AllocateTensors succeeded
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the interpreter ran it to the end."""
+        return self.outcome in ("ran", "differs")
 
 
 _cache: dict[str, Inference] = {}
@@ -61,9 +67,9 @@ def infer_once(
     deadline = time.monotonic() + seconds
     with Supervisor(memory_bytes, _ENVIRONMENT) as supervisor:
         inference = _infer(supervisor, path, 0, seconds)
-        if inference.outcome != "ran" and inference.is_allocated and time.monotonic() < deadline:
+        if not inference.has_run and inference.is_allocated and time.monotonic() < deadline:
             other = _infer(supervisor, path, 1, deadline - time.monotonic())
-            inference = replace(other, reason=inference.reason) if other.outcome == "ran" else inference
+            inference = replace(other, reason=inference.reason) if other.has_run else inference
     if inference.outcome != "undetermined":
         if len(_cache) >= _MAX_CACHED:
             _cache.clear()
@@ -82,7 +88,7 @@ def _infer(supervisor: Supervisor, path: str | os.PathLike[str], value: int, sec
             "undetermined", _failure(failed), is_allocated=bool(stages) and failed.kind == CRASHED
         )
     if not error:
-        return Inference("ran", is_allocated=True)
+        return Inference("differs" if "differs" in stages else "ran", is_allocated=True)
     output = supervisor.stderr()
     if _NO_ARENA.search(output):
         return Inference("undetermined", f"needs an arena above {size(ARENA_BYTES)}")

@@ -17,7 +17,7 @@ from statistics import median
 from typing import IO, Literal
 
 from sizeup.errors import SizeupError
-from sizeup.files import write_errors
+from sizeup.files import make_folder, write_errors
 from sizeup.sweeps.compact import Pruned, prune
 from sizeup.sweeps.expand import count_models, importable, models_of
 from sizeup.sweeps.models import Identity, Model, SizeClass
@@ -237,7 +237,7 @@ def _log(store: Store) -> Iterator[IO[str]]:
     if isinstance(store.storage, LocalStorage):
         path = Path(store.storage.path(name))
         with write_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent, store.storage.root)
             lines = path.open("x", encoding="utf-8", buffering=1)
         with lines:
             yield lines

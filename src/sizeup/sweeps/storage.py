@@ -113,7 +113,7 @@ class LocalStorage:
 
     def draft(self, name: str) -> Draft:
         """Written under another name, synced to disk, then renamed: readers never see a part of it."""
-        return files.open_pending(self.root / name, make_folder=True)
+        return files.open_pending(self.root / name, make_folder=True, inside=self.root)
 
     def reading(self, name: str) -> Any:
         """An open file."""
@@ -122,6 +122,8 @@ class LocalStorage:
     def remove(self, folder: str) -> None:
         """Remove a file, or a folder with its contents, if it exists."""
         path = self.root / folder
+        if files.resolve_inside(path, [self.root]) is None:
+            raise SizeupError(f"{path}: leads outside of the results of the sweep, and is not removed")
         if path.is_dir():
             shutil.rmtree(path)
         else:

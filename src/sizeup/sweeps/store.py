@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from sizeup.errors import CorruptStore, MissingLibrary, SizeupError
-from sizeup.files import write_errors
+from sizeup.files import target_of, write_errors
 from sizeup.sweeps.points import PointSet
 from sizeup.sweeps.schema import arrow_schema, conformed
 from sizeup.sweeps.storage import Draft, LocalStorage, Storage, open_storage, writing
@@ -169,10 +169,14 @@ class Store:
 
     def _open_lock(self, root: Path) -> IO[str]:
         try:
+            lock = target_of(root / _LOCK, root)
+            if lock is None:
+                raise OSError(f"{_LOCK} is not a regular file")
             root.mkdir(exist_ok=True)
-            return (root / _LOCK).open("w")
+            return lock.open("a")
         except OSError as error:
-            raise SizeupError(f"{self.storage.address}: cannot be written to: {error.strerror}") from error
+            reason = error.strerror or error
+            raise SizeupError(f"{self.storage.address}: cannot be written to: {reason}") from error
 
     @contextmanager
     def lock(self) -> Iterator[None]:

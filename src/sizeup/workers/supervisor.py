@@ -14,31 +14,51 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeAlias
 
 from sizeup.errors import WorkerFailed
 from sizeup.units import size
+from sizeup.workers.forked import ForkedWorker
+
+_Process: TypeAlias = "subprocess.Popen[bytes] | ForkedWorker"
 
 TIMED_OUT, OUT_OF_MEMORY, CRASHED, RAISED = "TimedOut", "OutOfMemory", "Crashed", "Raised"
+_LONGEST_ANSWER = 1 << 28  # bytes of a line; a check of a model takes some kilobytes
 _POLL_SECONDS = 0.25  # between two checks of a worker's memory
 # Not `python -m`, which looks for modules in the working directory first: it may hold files of others.
 _START = (
     "import sys; sys.path[:] = [folder for folder in sys.path if folder];"
     " from sizeup.workers.worker import main; sys.exit(main(*sys.argv[1:]))"
 )
+# ONNX Runtime reports models to its vendor and stores an identifier of the machine. It reads these variables
+# when it is imported; the name changed between releases.
+_NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1", "ORT_TELEMETRY_DISABLED": "1"}
 _MEMORY_WORDS = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
 
 
 class Supervisor:
     """Calls functions in a worker and replaces a worker that ended."""
 
-    def __init__(self, memory_bytes: int = 0, environment: Mapping[str, str] | None = None) -> None:
-        """`memory_bytes` limits a worker; 0: no limit. Variables of this process override `environment`."""
+    def __init__(
+        self,
+        memory_bytes: int = 0,
+        environment: Mapping[str, str] | None = None,
+        *,
+        forks: bool = False,
+        is_silent: bool = True,
+        confine: Callable[[], None] | None = None,
+    ) -> None:
+        """`memory_bytes` limits a worker; 0: no limit. Variables of this process override `environment`.
+
+        With `forks`, each call has a new worker, forked from this process. It may call any function,
+        prints to this process's streams unless `is_silent`, and calls `confine` before the function.
+        """
         self.memory_bytes, self._environment = memory_bytes, environment or {}
+        self._forks, self._is_silent, self._confine = forks, is_silent, confine
         # Unnamed files: nothing is left behind if this process is killed.
         self.payload = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
         self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - until `close`
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._worker: _Process | None = None
         self._killed_for: WorkerFailed | None = None
         self._is_stopped = False
 
@@ -67,17 +87,18 @@ class Supervisor:
         for file in (self.payload, self._stderr):
             file.seek(0)
             file.truncate()
-        request = pickle.dumps((function, arguments))
         try:
-            worker = self._running_worker()
+            worker = self._forked(function, arguments) if self._forks else self._running_worker()
             with self._enforced_limits(worker, seconds):
-                answer = self._exchange(worker, b"%d\n%b" % (len(request), request), progress)
+                if worker.stdin is not None:
+                    _send(worker.stdin, pickle.dumps((function, arguments)))
+                answer = self._exchange(worker, progress)
         except BaseException as error:
             if not isinstance(error, WorkerFailed) or error.kind != RAISED or self._killed_for is not None:
                 self._end()
             raise
         is_large = self.memory_bytes and resident_bytes(worker.pid) > self.memory_bytes // 2
-        if is_large or self._killed_for is not None:
+        if self._forks or is_large or self._killed_for is not None:
             self._end()  # leave the memory to the next call
         self.payload.seek(0)
         return answer
@@ -99,7 +120,7 @@ class Supervisor:
         self.payload.close()
         self._stderr.close()
 
-    def _running_worker(self) -> subprocess.Popen[bytes]:
+    def _running_worker(self) -> _Process:
         if self._worker is None or self._worker.poll() is not None:
             self._end()
             try:
@@ -117,17 +138,22 @@ class Supervisor:
             raise KeyboardInterrupt
         return self._worker
 
-    def _exchange(
-        self, worker: subprocess.Popen[bytes], request: bytes, progress: Callable[[Any], None] | None
-    ) -> Any:
-        assert worker.stdin is not None
+    def _forked(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> ForkedWorker:
+        from sizeup.workers.worker import run_forked
+
+        parent, output = os.getpid(), self._stderr.fileno() if self._is_silent else None
+        settings = (function, arguments, parent, self.memory_bytes, output, self._confine)
+        self._worker = worker = ForkedWorker(lambda pipe: run_forked(pipe, *settings))
+        return worker
+
+    def _exchange(self, worker: _Process, progress: Callable[[Any], None] | None) -> Any:
         assert worker.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            worker.stdin.write(request)
-            worker.stdin.flush()
-        while (line := worker.stdout.readline()).endswith(b"\n"):
-            message = json.loads(line)
-            self.payload.write(worker.stdout.read(message["bytes"]))
+        while (line := worker.stdout.readline(_LONGEST_ANSWER)).endswith(b"\n"):
+            try:
+                message = json.loads(line)
+                self.payload.write(worker.stdout.read(abs(int(message["bytes"]))))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise WorkerFailed(CRASHED, "answered what cannot be read") from error
             if "answer" in message:
                 return message["answer"]
             if "raised" in message and self.memory_bytes and message["raised"].startswith("MemoryError:"):
@@ -139,7 +165,7 @@ class Supervisor:
         raise self._failure(worker)
 
     @contextlib.contextmanager
-    def _enforced_limits(self, worker: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+    def _enforced_limits(self, worker: _Process, seconds: float) -> Iterator[None]:
         """Kills a worker that exceeds its time or memory inside the block."""
         is_over, deadline = threading.Event(), time.monotonic() + seconds
 
@@ -162,7 +188,7 @@ class Supervisor:
             is_over.set()
             watcher.join()
 
-    def _failure(self, worker: subprocess.Popen[bytes]) -> WorkerFailed:
+    def _failure(self, worker: _Process) -> WorkerFailed:
         """The reason why a worker ended without an answer."""
         if self._is_stopped:
             raise KeyboardInterrupt
@@ -199,14 +225,21 @@ def resident_bytes(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def _send(stdin: IO[bytes], request: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        stdin.write(b"%d\n%b" % (len(request), request))
+        stdin.flush()
+
+
 def _environment() -> dict[str, str]:
     """The environment of this process, with the folder of sizeup in PYTHONPATH even if not installed."""
     home = str(Path(__file__).resolve().parents[2])
     known = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([home, known] if known else [home])}
+    path = os.pathsep.join([home, known] if known else [home])
+    return {**os.environ, **_NO_TELEMETRY, "PYTHONPATH": path}
 
 
-def _kill(worker: subprocess.Popen[bytes]) -> None:
+def _kill(worker: _Process) -> None:
     """Kill a process and its subprocesses."""
     if not hasattr(os, "killpg"):  # Windows
         worker.kill()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import pickle
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,18 +47,49 @@ def main(parent: str, memory_bytes: str) -> int:
     _die_with_parent(int(parent))
     _limit_resources(int(memory_bytes))
     requests, channel = os.fdopen(os.dup(0), "rb"), Channel(os.fdopen(os.dup(1), "wb"))
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    _ignore_input()
     os.dup2(2, 1)  # output of models and libraries must not mix with answers
     while size := requests.readline():
-        channel.send(_answer(requests.read(int(size)), channel))
+        request = requests.read(int(size))
+        channel.send(_answer(functools.partial(_unpickled, request, channel)))
     return 0
 
 
-def _answer(request: bytes, channel: Channel) -> dict[str, Any]:
+def run_forked(
+    pipe: IO[bytes],
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    parent: int,
+    memory_bytes: int,
+    output: int | None,
+    confine: Callable[[], None] | None,
+) -> None:
+    """Answer one call in a process that was just forked; `output` takes what it prints, None: as before."""
+    _die_with_parent(parent)
+    _limit_resources(memory_bytes)
+    if output is not None:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+    _ignore_input()
+    if confine is not None:
+        confine()
+    channel = Channel(pipe)
+    channel.send(_answer(lambda: function(*arguments, channel)))
+
+
+def _ignore_input() -> None:
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+
+
+def _unpickled(request: bytes, channel: Channel) -> Any:
+    function, arguments = pickle.loads(request)
+    return function(*arguments, channel)
+
+
+def _answer(call: Callable[[], Any]) -> dict[str, Any]:
     try:
-        function, arguments = pickle.loads(request)
-        return {"answer": function(*arguments, channel)}
+        return {"answer": call()}
     # The code of a model may raise anything, SystemExit included.
     except BaseException as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -162,11 +162,19 @@ def test_place_that_makes_no_sense_is_a_corrupt_model(place: dict[str, Any]) -> 
         load(linear(external("w", (64, 64), **place)))
 
 
-def test_file_that_is_too_short_is_told_when_read(tmp_path: Path) -> None:
+def test_file_that_is_too_short_is_told(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"\0" * 10)
     onnx.save(linear(external("w", (64, 64), location="w.bin")), tmp_path / "m.onnx")
+    with pytest.raises(CorruptModel, match=r"'w\.bin' has 10 bytes; a constant of 16,384 bytes starts at 0"):
+        load(tmp_path / "m.onnx")
+
+
+def test_file_that_becomes_too_short_is_told_when_read(tmp_path: Path) -> None:
+    onnx.save(linear(external("w", (64, 64), location="w.bin")), tmp_path / "m.onnx")
+    found = load(tmp_path / "m.onnx")
+    (tmp_path / "w.bin").write_bytes(b"\0" * 10)
     with pytest.raises(CorruptModel, match="too short for constant 'w'"):
-        content(load(tmp_path / "m.onnx"), "w")
+        content(found, "w")
 
 
 def test_external_data_of_a_model_without_a_folder_asks_for_the_path() -> None:
@@ -391,8 +399,15 @@ def test_impossible_shape_of_a_constant_is_a_corrupt_model() -> None:
             )
 
 
-def test_content_that_does_not_fit_its_shape_is_told_when_read() -> None:
-    broken = TensorProto(name="w", dims=(64, 64), data_type=FLOAT, raw_data=b"\0" * 12)
+@pytest.mark.parametrize("length", [12, 64 * 64 * 4 + 1])
+def test_content_that_does_not_fit_its_shape_is_told(length: int) -> None:
+    broken = TensorProto(name="w", dims=(64, 64), data_type=FLOAT, raw_data=bytes(length))
+    with pytest.raises(CorruptModel, match=f"'w' of shape .* needs 16,384 bytes; it has {length:,}"):
+        load(linear(broken))
+
+
+def test_numbers_that_do_not_fit_their_shape_are_told_when_read() -> None:
+    broken = TensorProto(name="w", dims=(64, 64), data_type=FLOAT, float_data=[1.0] * 3)
     found = load(linear(broken))
     with pytest.raises(CorruptModel, match="'w' cannot be read"):
         content(found, "w")

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import helper
 
 from formats.onnx.making import BOOL, FLOAT, INT64, count, graph, model, node, numbers, roles, value, weight
 from sizeup.cli import main
@@ -252,3 +253,144 @@ def test_file_name_that_is_not_utf8_is_read(columns: int, tmp_path: Path) -> Non
     except OSError:
         pytest.skip("this file system accepts UTF-8 names only")
     assert count(os.fsdecode(name)).total_macs == 600 * columns
+
+
+def with_function(
+    domain: str, name: str, body: str = "Identity", *, overload: str = "", opset: int = 18
+) -> onnx.ModelProto:
+    """A product of 1 x 8 x 8 multiply-accumulates, and a function of its name that computes nothing."""
+    inner = [node(body, "a" if body == "Identity" else "a b", "c")]
+    function = helper.make_function(
+        domain, name, ["a", "b"], ["c"], inner, [helper.make_opsetid("", opset)], overload=overload
+    )
+    product = node(f"{domain}::{name}" if domain else name, "x w", "y")
+    product.overload = overload
+    weights = numbers("w", np.full((8, 8), 2.0), np.float32)
+    return model([product], [value("x", (1, 8))], "y", [weights], opset=opset, functions=[function])
+
+
+# Operators that the runtime defines, at an opset that has them or has them not, and what it does.
+REGISTERED = {
+    ("", "MatMul", "", 18): "ignores the function",
+    ("", "MatMul", "other", 18): "ignores the function",
+    ("com.microsoft", "FusedMatMul", "", 18): "ignores the function",
+    ("com.microsoft", "FusedMatMul", "other", 18): "ignores the function",
+    ("", "RMSNormalization", "", 18): "refuses the file",
+    ("", "NoOperator", "", 18): "refuses the file",
+    ("ai.onnx.ml", "NoOperator", "", 18): "refuses the file",
+    ("com.microsoft.nchwc", "MaxPool", "", 18): "refuses the file",
+}
+
+
+@pytest.mark.parametrize(("function", "does"), REGISTERED.items(), ids=str)
+def test_function_that_a_runtime_ignores_or_refuses_is_refused(
+    function: tuple[str, str, str, int], does: str
+) -> None:
+    domain, name, overload, opset = function
+    made = with_function(domain, name, overload=overload, opset=opset)
+    ones = np.ones((1, 8), np.float32)
+    if does == "ignores the function":
+        assert (run(made, x=ones)[0] == 16).all()
+    else:
+        with pytest.raises(Exception, match="INVALID_GRAPH"):
+            run(made, x=ones)
+    with pytest.raises(CorruptModel, match=f"function '{name}' of domain '{domain}' redefines an operator"):
+        load(made)
+
+
+def test_function_of_an_alias_of_the_standard_domain_is_refused() -> None:
+    made = with_function("", "MatMul")
+    for each in (made.functions[0], made.graph.node[0]):
+        each.domain = "ai.onnx"
+    assert (run(made, x=np.ones((1, 8), np.float32))[0] == 16).all()
+    with pytest.raises(CorruptModel, match="redefines an operator"):
+        load(made)
+
+
+@pytest.mark.parametrize(
+    "domain", ["my", "pkg.onnxscript.torch_lib", "pkg.torch.2.13.0", "com.microsoft", "ai.onnx.contrib"]
+)
+def test_function_of_a_name_that_no_runtime_defines_is_what_runs(domain: str) -> None:
+    name = "MatMul" if domain == "my" else "Mine"
+    ones = np.ones((1, 8), np.float32)
+    made = with_function(domain, name, "MatMul")
+    assert (run(made, x=ones)[0] == 16).all()
+    assert count(made).total_macs == 64
+    cheap = with_function(domain, name)
+    assert (run(cheap, x=ones)[0] == 1).all()
+    assert count(cheap).total_macs == 0
+
+
+def test_two_functions_of_one_name_are_refused() -> None:
+    made = with_function("my", "Mine")
+    made.functions.append(with_function("my", "Mine", "MatMul").functions[0])
+    with pytest.raises(Exception, match="FAIL"):
+        run(made, x=np.ones((1, 8), np.float32))
+    with pytest.raises(CorruptModel, match="'Mine' of domain 'my' is defined twice"):
+        load(made)
+
+
+def test_constant_defined_twice_is_refused() -> None:
+    """Runtimes take the last one of two with the same shape, which another tool may not."""
+    for second in (node("Constant", "", "s", value=numbers("", [8, 1])), None):
+        nodes = [node("Reshape", "x s", "y")] if second is None else [second, node("Reshape", "x s", "y")]
+        extra = [numbers("s", [8, 1])] if second is None else []
+        made = model(nodes, [value("x", (1, 8))], "y", [numbers("s", [1, 8]), *extra])
+        with pytest.raises(CorruptModel, match="'s' is defined twice"):
+            load(made)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        [node("Identity", "x", "w"), node("Relu", "w", "s")],
+        [node("Constant", "", "w", value=numbers("", np.ones((8, 1)), np.float32)), node("Add", "x w", "s")],
+    ],
+)
+def test_name_of_an_enclosing_block_cannot_be_defined_again(inner: list[onnx.NodeProto]) -> None:
+    branch = graph(inner, outputs="s")
+    made = model(
+        [node("If", "q", "b", then_branch=branch, else_branch=branch), node("MatMul", "b w", "y")],
+        [value("q", (), BOOL), value("x", (8, 8))],
+        "y",
+        [weight("w", 8, 8)],
+    )
+    with pytest.raises(Exception, match="single static assignment"):
+        run(made, q=np.array(True), x=np.ones((8, 8), np.float32))
+    with pytest.raises(CorruptModel, match="'w' is defined twice"):
+        load(made)
+
+
+def test_attribute_given_twice_is_refused() -> None:
+    conv = node("Conv", "x w", "y", strides=[4, 4])
+    conv.attribute.append(helper.make_attribute("strides", [1, 1]))
+    made = model([conv], [value("x", (1, 1, 8, 8))], "y", [weight("w", 1, 1, 1, 1)])
+    with pytest.raises(Exception, match="appeared multiple times"):
+        run(made, x=np.ones((1, 1, 8, 8), np.float32))
+    with pytest.raises(CorruptModel, match="has an attribute twice"):
+        load(made)
+
+
+def test_attribute_that_refers_to_no_function_is_refused() -> None:
+    conv = node("Conv", "x w", "y")
+    conv.attribute.add(name="strides", type=onnx.AttributeProto.INTS, ref_attr_name="other")
+    made = model([conv], [value("x", (1, 1, 8, 8))], "y", [weight("w", 1, 1, 1, 1)])
+    with pytest.raises(Exception, match="strides"):
+        run(made, x=np.ones((1, 1, 8, 8), np.float32))
+    with pytest.raises(CorruptModel, match="refers to a function, but is in none"):
+        load(made)
+
+
+def test_external_data_with_two_files_is_refused(tmp_path: Path) -> None:
+    tensor = weight("w", 8, 8)
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for name in ("small.bin", "large.bin"):
+        tensor.external_data.add(key="location", value=name)
+        (tmp_path / name).write_bytes(bytes(256))
+    made = model([node("MatMul", "x w", "y")], [value("x", (1, 8))], "y", [tensor])
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    with pytest.raises(Exception, match="duplicate 'location'"):
+        onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    with pytest.raises(CorruptModel, match="given twice"):
+        load(tmp_path / "m.onnx")

@@ -194,8 +194,8 @@ def nested(depth: int) -> onnx.ModelProto:
         )
         grown = node("Concat", f"s{level} s{level}", f"n{level}", axis=0)
         takes = [value(f"i{level}", (), INT64), value(f"c{level}", (), BOOL), value(f"s{level}")]
-        gives = [value("go", (), BOOL), value(f"n{level}")]
-        body = graph([node("Identity", f"c{level}", "go"), *inner, grown], takes, gives)
+        gives = [value(f"go{level}", (), BOOL), value(f"n{level}")]
+        body = graph([node("Identity", f"c{level}", f"go{level}"), *inner, grown], takes, gives)
     outer = node("Loop", "trips - x", "y", body=body)
     return model([outer], [value("x", (4, 4))], "y", [numbers("trips", 2**62)])
 

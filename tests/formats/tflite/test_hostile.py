@@ -172,8 +172,8 @@ def _numbers(builder: Any, numbers: list[int]) -> int:
     return vector
 
 
-def _shared_tables(*, name: str, inputs: list[int], tensors: int, operators: int) -> bytes:
-    """A file that lists the same tensor and operator many times."""
+def _shared_tables(*, name: str, inputs: list[int], tensors: int, operators: int, graphs: int = 1) -> bytes:
+    """A file that lists the same tensor, operator and graph many times."""
     builder = flatbuffers.Builder(1024)
     text, ids, nothing = builder.CreateString(name), _numbers(builder, inputs), _numbers(builder, [])
     schema.TensorStart(builder)
@@ -193,10 +193,10 @@ def _shared_tables(*, name: str, inputs: list[int], tensors: int, operators: int
     schema.SubGraphAddTensors(builder, tables[0])
     schema.SubGraphAddOperators(builder, tables[1])
     graph = schema.SubGraphEnd(builder)
-    graphs, codes = _vector(builder, [graph]), _vector(builder, [code])
+    listed, codes = _vector(builder, [graph] * graphs), _vector(builder, [code])
     schema.ModelStart(builder)
     schema.ModelAddVersion(builder, 3)
-    schema.ModelAddSubgraphs(builder, graphs)
+    schema.ModelAddSubgraphs(builder, listed)
     schema.ModelAddOperatorCodes(builder, codes)
     builder.Finish(schema.ModelEnd(builder), b"TFL3")
     return bytes(builder.Output())
@@ -209,9 +209,31 @@ def test_shared_tables_are_fine_in_moderation() -> None:
 
 def test_a_long_name_that_every_tensor_shares_is_refused() -> None:
     with pytest.raises(CorruptModel, match="names are longer than the file"):
-        tflite.load(_shared_tables(name="x" * 20_000, inputs=[0], tensors=20_000, operators=1))
+        tflite.load(_shared_tables(name="x" * 20_000, inputs=[0], tensors=1_000, operators=1))
 
 
 def test_a_long_list_of_inputs_that_every_operator_shares_is_refused() -> None:
-    with pytest.raises(CorruptModel, match="list more tensors than fit"):
+    with pytest.raises(CorruptModel, match="its graphs share tables"):
         tflite.load(_shared_tables(name="x", inputs=[0] * 20_000, tensors=1, operators=20_000))
+
+
+@pytest.mark.parametrize(("operators", "graphs"), [(2_000, 10), (1, 20_000)])
+def test_graphs_that_share_their_tables_count_each_time(operators: int, graphs: int) -> None:
+    """As large as ten and 20,000 graphs, which every command would count and plan."""
+    once = _shared_tables(name="x", inputs=[0], tensors=1, operators=operators)
+    assert len(tflite.load(once + bytes(40 * operators)).ops) == operators
+    with pytest.raises(CorruptModel, match="its graphs share tables"):
+        sharing = _shared_tables(name="x", inputs=[0], tensors=1, operators=operators, graphs=graphs)
+        tflite.load(sharing + bytes(40 * operators))
+
+
+def test_a_plan_that_many_entries_share_counts_each_time() -> None:
+    file = File()
+    data = [file.main.tensor(f"t{number}", (1,)) for number in range(2)]
+    file.main.op("RELU", data[:1], data[1:])
+    file.main.ends(data[:1], data[1:])
+    entry = schema.MetadataT()
+    entry.name, entry.buffer = "OfflineMemoryAllocation", file.buffer(bytes(50_000))
+    file.model.metadata = [entry] * 1_000
+    with pytest.raises(CorruptModel, match="more than 2 times as large"):
+        file.load()

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import sizeup
 from sizeup.dtypes import dtype
-from sizeup.errors import InvalidPlan
+from sizeup.errors import InvalidPlan, LimitReached
 from sizeup.graph import Graph, GraphBuilder
+from sizeup.memory import tflm_arena, unsupported_reason
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
+from sizeup.memory.packing import first_fit, pack
 from sizeup.memory.tflm import arena, head_buffers
 from sizeup.memory.tflm.head import ONLINE, place_greedily
+from sizeup.render.console.check import reasons
 
 Row = tuple[int, int, int]  # size, first, last
 
@@ -63,6 +67,57 @@ def test_every_plan_passes_the_judge(rows: list[Row]) -> None:
 @given(buffers())
 def test_a_plan_is_what_the_rule_says(rows: list[Row]) -> None:
     assert _placed(rows) == _by_the_book(rows)
+
+
+def _quadratically(rows: list[Row], offline: list[int]) -> list[int]:
+    """The rule with one look at every placed buffer, for plans of hundreds."""
+    offsets = list(offline)
+    placed = [number for number, offset in enumerate(offsets) if offset != ONLINE]
+    backwards = [number for number in reversed(range(len(rows))) if offsets[number] == ONLINE]
+    for number in sorted(backwards, key=lambda each: -rows[each][0]):
+        size, first, last = rows[number]
+        candidate = 0
+        for start, end in sorted(
+            (offsets[n], offsets[n] + rows[n][0])
+            for n in placed
+            if rows[n][1] <= last and rows[n][2] >= first
+        ):
+            if start - candidate >= size:
+                break
+            candidate = max(candidate, end)
+        offsets[number] = candidate
+        placed.append(number)
+    return offsets
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_large_plans_are_those_of_the_rule(seed: int) -> None:
+    """Short and long lives, few and many sizes, gaps in time, with and without offline offsets."""
+    random = np.random.default_rng(seed)
+    count, span = 400, (2, 40, 400)[seed % 3]
+    firsts = random.integers(0, 400, count)
+    lasts = firsts + random.integers(0, span, count)
+    sizes = 16 * random.integers(0, (4, 400)[seed % 2], count)
+    offline = np.where(random.random(count) < 0.2 * (seed % 4), random.integers(0, 9_999, count), ONLINE)
+    rows = list(zip(sizes.tolist(), firsts.tolist(), lasts.tolist(), strict=True))
+    placed = place_greedily(sizes.tolist(), firsts.tolist(), lasts.tolist(), offline.tolist())
+    assert placed == _quadratically(rows, offline.tolist())
+
+
+def test_a_plan_of_too_many_steps_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _graph(60, 4, 1)
+    known = pack(head_buffers(graph).buffers)
+    monkeypatch.setattr("sizeup.memory.address_space.MAX_STEPS", 50)
+    with pytest.raises(LimitReached, match="more than 50 steps"):
+        arena(graph)
+    assert tflm_arena(graph) is None
+    assert unsupported_reason(graph, None) is None
+    check = sizeup.check(graph, "stm32f746/tflm", run=False, remedies=False)
+    assert check.fits is None
+    assert any("planner takes too many steps" in each.text for each in reasons(check))
+    limited = first_fit(head_buffers(graph).buffers)
+    assert limited.height >= known.height
+    check_offsets(head_buffers(graph).buffers, limited.offsets)
 
 
 @given(buffers(), st.data())

@@ -116,14 +116,25 @@ def test_a_plan_that_overlaps_is_refused_unless_that_is_meant() -> None:
     offsets = (0, 320, 640, 960)
     with pytest.raises(InvalidPlan, match="share bytes"):
         arena(_chain().load(), offsets=offsets)
-    meant = arena(_chain().load(), offsets=offsets, overlap=True)
-    assert meant.offsets == offsets
-    assert _predicted(meant) == _real(_with_plan(_chain(), offsets))
+    with pytest.raises(InvalidPlan, match="lets live tensors overlap: 't0' and 't1'"):
+        arena(_chain().load(), offsets=offsets, overlap=True)
+
+
+def test_an_overlap_that_the_kernels_permit_is_taken_as_given() -> None:
+    """The input is 12 B longer, as in a chain of dequantizations read from behind."""
+    file = File()
+    tensors = [file.main.tensor(f"t{n}", (4, 40)) for n in range(3)]
+    for source, result in pairwise(tensors):
+        file.main.op("RELU", [source], [result])
+    file.main.ends(tensors[:1], tensors[-1:])
+    offsets = (32, 16, 0)
+    meant = arena(file.load(), offsets=offsets, overlap=True)
+    assert (meant.offsets, meant.overlapping_tensors) == (offsets, 2)
+    assert _predicted(meant) == _real(_with_plan(file, offsets))
 
 
 def test_what_the_interpreter_rejects_does_not_depend_on_an_assumed_precision() -> None:
-    """It runs plans that overlap, and rejects shapes that it would have to infer."""
-    graph, number = _with_plan(_chain(), (0, 320, 640, 960)).load(), precision("int8")
+    graph, number = _chain().load(), precision("int8")
     assert overview(graph, number, 32).unsupported_reason is None
     reason = overview(replace(graph, recorded_shapes={0: (1, 40)}), number, 32).unsupported_reason
     assert reason is not None

@@ -120,9 +120,9 @@ class Block:
             for entry in value.metadata_props:
                 if entry.key == _ROLE:
                     roles[value.name] = entry.value
-        self.constants: dict[str, StoredTensor] = {
-            tensor.name: stored(tensor, removed, roles.get(tensor.name, "")) for tensor in graph.initializer
-        }
+        self.constants: dict[str, StoredTensor] = {}
+        for tensor in graph.initializer:
+            self._add(tensor.name, stored(tensor, removed, roles.get(tensor.name, "")))
         if has_defaults:
             for value in graph.input:
                 if (default := self.constants.get(value.name)) is not None:
@@ -147,11 +147,19 @@ class Block:
                 f" {list(default.dims)}; remove it from the initializers or from the inputs"
             )
 
+    def _add(self, name: str, constant: StoredTensor) -> None:
+        """Runtimes disagree which of several constants of one name counts."""
+        if name in self.constants:
+            raise CorruptModel(f"{name!r} is defined twice")
+        self.constants[name] = constant
+
     def _nodes_of(self, graph: GraphProto, removed: RemovedTensors) -> list[Node]:
         nodes = []
         for proto in graph.node:
+            if proto.attribute:
+                _check_attributes(proto)
             if proto.op_type == "Constant" and proto.domain in ("", "ai.onnx") and len(proto.output) == 1:
-                self.constants[proto.output[0]] = stored_of_node(proto, removed)
+                self._add(proto.output[0], stored_of_node(proto, removed))
             else:
                 nodes.append(Node(proto, removed))
         return nodes
@@ -178,6 +186,17 @@ class Block:
             else:
                 nodes.append(node)
         self.nodes = nodes
+
+
+def _check_attributes(node: NodeProto) -> None:
+    """Reject what runtimes refuse: an attribute that is given twice, or that refers to one of a function."""
+    names = {attribute.name for attribute in node.attribute}
+    label = f"operator {node.name or node.op_type!r}"
+    if len(names) < len(node.attribute):
+        raise CorruptModel(f"{label} has an attribute twice")
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            raise CorruptModel(f"{label}: attribute {attribute.name!r} refers to a function, but is in none")
 
 
 def _attribute_value(attribute: AttributeProto) -> object:

@@ -105,9 +105,14 @@ class BlockBuilder:
                 shape, dtype = self._shared.type(stored)
                 handle = self._shared.handle(stored)
                 ids[id(stored)] = self._graph.tensor(name, shape, dtype, handle, self._quants.get(name))
-            if name in self._ids:
+            if name in self._ids or (stored.written_as_node and self._shadows(name)):
                 raise CorruptModel(f"{name!r} is defined twice")
             self._ids[name] = ids[id(stored)]
+
+    def _shadows(self, name: str) -> bool:
+        """Whether an enclosing block has defined a name, which no operator of this block may define."""
+        outer = self._outer
+        return outer is not None and (name in outer._ids or outer._shadows(name))
 
     def _id(self, name: str, reader: Node | str) -> int:
         if not name:
@@ -137,6 +142,8 @@ class BlockBuilder:
         outputs = []
         for name in node.outputs:
             if name:
+                if self._shadows(name):
+                    raise CorruptModel(f"{name!r} is defined twice, in a block and in one that encloses it")
                 same_type = quant is not None and self._same_type(name, inputs[0])
                 outputs.append(self._value(name, data, quant if same_type else None))
         lowering = PLAIN

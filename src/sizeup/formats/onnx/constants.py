@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
-from sizeup.errors import CorruptModel
+from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.external import ModelFolders, check_inside, external_file
 from sizeup.formats.onnx.value_types import MAX_DIMENSIONS, dtype_of
 from sizeup.units import quoted
@@ -54,8 +54,10 @@ class RemovedTensors:
 
     KEY = "sizeup"
 
-    def __init__(self, home: ModelFolders) -> None:
+    def __init__(self, home: ModelFolders, file: str = "") -> None:
         self.home = home
+        self._file = file  # the model's own file, in which stripped weights remain
+        self._regions: dict[tuple[str, int], int] = {}
         self._tensors: list[TensorProto | SparseTensorProto] = []
 
     def placeholder(self, tensor: TensorProto) -> TensorProto:
@@ -68,6 +70,37 @@ class RemovedTensors:
         """A dense tensor without values for a sparse one."""
         values = sparse.values
         return self._remove(values.name, sparse.dims, values.data_type, sparse)
+
+    @property
+    def external_bytes(self) -> int:
+        """The bytes of all constants in other files; shared regions count once."""
+        return sum(self._regions.values())
+
+    def note_region(self, region: Region, size: int) -> None:
+        """Record the region of a constant; raises CorruptModel if its file exists and is shorter."""
+        if region.location == self._file:
+            return
+        key = (region.location, region.offset)
+        self._regions[key] = max(size, self._regions.get(key, 0))
+        available = self._size_of(region.location)
+        if available is not None and region.offset + size > available:
+            raise CorruptModel(
+                f"{region.location!r} has {available:,} bytes; a constant of {size:,} bytes starts at"
+                f" {region.offset:,}"
+            )
+
+    @cached_property
+    def _sizes(self) -> dict[str, int | None]:
+        return {}
+
+    def _size_of(self, location: str) -> int | None:
+        """The size of an external file; None if it is missing or there is no folder to look in."""
+        if location not in self._sizes:
+            try:
+                self._sizes[location] = external_file(self.home, location, "a constant").stat().st_size
+            except (CorruptModel, LoadError, OSError):  # reported when a value is read
+                self._sizes[location] = None
+        return self._sizes[location]
 
     def _remove(
         self, name: str, dims: Iterable[int], element: int, tensor: TensorProto | SparseTensorProto
@@ -95,17 +128,26 @@ def stored(tensor: TensorProto, removed: RemovedTensors, role: str = "") -> Stor
         return stored_sparse(origin, removed)
     name = origin.name
     dims = _checked_dims(name, tuple(origin.dims))
+    bits = dtype_of(origin.data_type).bits
+    needed = (math.prod(dims) * bits + 7) // 8
     if origin.data_location != TensorProto.EXTERNAL:
+        if bits and origin.raw_data and len(origin.raw_data) != needed:
+            raise _wrong_length(name, dims, needed, len(origin.raw_data))
         return StoredTensor(name, origin.data_type, dims, partial(_from_message, origin), declared_role=role)
     region = region_of(origin, removed.home)
-    needed = (math.prod(dims) * dtype_of(origin.data_type).bits + 7) // 8
-    if region.length is not None and region.length < needed:
-        raise CorruptModel(
-            f"constant {name!r} of shape {list(dims)} needs {needed:,} bytes; its region in"
-            f" {region.location!r} has {region.length:,}"
-        )
+    if region.length is not None and region.length != needed and (bits or region.length < needed):
+        raise _wrong_length(name, dims, needed, region.length, f"its region in {region.location!r}")
+    removed.note_region(region, needed)
     reader = partial(_from_file, name, origin.data_type, dims, region)
     return StoredTensor(name, origin.data_type, dims, reader, region.length, declared_role=role)
+
+
+def _wrong_length(
+    name: str, dims: tuple[int, ...], needed: int, found: int, place: str = "it"
+) -> CorruptModel:
+    return CorruptModel(
+        f"constant {name!r} of shape {list(dims)} needs {needed:,} bytes; {place} has {found:,}"
+    )
 
 
 def stored_sparse(sparse: SparseTensorProto, removed: RemovedTensors) -> StoredTensor:
@@ -189,6 +231,8 @@ class Region:
 def region_of(tensor: TensorProto, home: ModelFolders) -> Region:
     """The region of an external constant; raises CorruptModel if it is outside the model's folder."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
+    if len(entries) < len(tensor.external_data):
+        raise CorruptModel(f"constant {tensor.name!r}: an entry of its external data is given twice")
     location = entries.get("location", "")
     try:
         offset, length = (

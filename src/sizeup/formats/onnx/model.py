@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from onnx import FunctionProto, ModelProto, NodeProto, inliner
+from onnx import FunctionProto, ModelProto, NodeProto, defs, inliner
 
 from sizeup.errors import CorruptModel, InvalidGraph, LoadError
 from sizeup.formats.onnx.bind import bind
 from sizeup.formats.onnx.blocks import FIRST_WITH_DEFAULTS, Block
 from sizeup.formats.onnx.build import BlockBuilder, Shared
+from sizeup.formats.onnx.kernels import is_registered
 from sizeup.formats.onnx.read import LightModel, graphs_of, read
+from sizeup.formats.onnx.requirements import requirements_of
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shape_inference import Inference
 from sizeup.graph import Graph, without_gc
@@ -50,7 +53,8 @@ def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int
     inference = Inference(model, user_dims)
     inference.infer(block)
     shared = Shared(inference, Roles(block))
-    return BlockBuilder(block, shared).build(light.name, inference.notes)
+    graph = BlockBuilder(block, shared).build(light.name, inference.notes)
+    return replace(graph, requirements=requirements_of(block, inference, model.ir_version, light.removed))
 
 
 _Key: TypeAlias = tuple[str, str, str]
@@ -62,14 +66,33 @@ def inlined(model: ModelProto) -> ModelProto:
     """The model with all its functions inlined, including nested ones."""
     if not model.functions:
         return model
-    functions = {
-        _name(function.domain, function.name, function.overload): function for function in model.functions
-    }
+    functions: dict[_Key, FunctionProto] = {}
+    for function in model.functions:
+        key = _name(function.domain, function.name, function.overload)
+        _check_name(key, key in functions)
+        functions[key] = function
     _check_size(model, functions)
     try:
         return inliner.inline_local_functions(model)
     except Exception as error:  # the library has no common base class for its errors
         raise CorruptModel(f"the functions of the model cannot be inlined: {error}") from error
+
+
+# Domains of the ONNX standard in which runtimes take no other operators.
+_STANDARD = ("", "ai.onnx.ml", "ai.onnx.training")
+
+
+def _check_name(key: _Key, is_known: bool) -> None:
+    """Reject a function that a runtime ignores: an operator or another function has its name."""
+    domain, name, _ = key
+    label = f"function {name!r} of domain {domain!r}"
+    if is_known:
+        raise CorruptModel(f"{label} is defined twice; rename one of them")
+    if domain in _STANDARD or is_registered(domain, name) or defs.has(name, domain):
+        raise CorruptModel(
+            f"{label} redefines an operator that runtimes know, so they ignore or refuse it;"
+            " move the function to a domain of its own"
+        )
 
 
 def _name(domain: str, name: str, overload: str) -> _Key:

@@ -40,7 +40,7 @@ def read(source: Any) -> LightModel:
     """Read a model without modifying the source."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        return _light(message_of(path), model_folders(path), path.stem)
+        return _light(message_of(path), model_folders(path), path.stem, path.name)
     if isinstance(source, bytes | bytearray | memoryview):
         return _light(_parsed(bytes(source)), (), "")
     if not isinstance(source, ModelProto):
@@ -102,10 +102,10 @@ def _proto_of(source: Any) -> ModelProto:
     )
 
 
-def _light(model: ModelProto, home: ModelFolders, name: str) -> LightModel:
+def _light(model: ModelProto, home: ModelFolders, name: str, file: str = "") -> LightModel:
     if not model.HasField("graph") or not (model.ir_version or model.opset_import):
         raise CorruptModel(f"it contains no ONNX graph; {_ADVICE}")
-    removed = RemovedTensors(home)
+    removed = RemovedTensors(home, file)
     light = ModelProto(ir_version=model.ir_version, functions=model.functions)
     light.opset_import.extend(model.opset_import)
     source, graph = model.graph, light.graph

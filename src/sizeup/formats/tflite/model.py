@@ -222,7 +222,7 @@ def _nodes(
     model: Model, table: Any, tensors: list[Tensor]
 ) -> tuple[list[Node], list[Callable[[Node], None] | None]]:
     nodes, lowerings = [], []
-    for position in range(model.limits.length(table.OperatorsLength())):
+    for position in range(model.limits.tables(table.OperatorsLength())):
         operator = table.Operators(position)
         code = operator.OpcodeIndex()
         if code >= len(model.codes):

@@ -85,6 +85,8 @@ def _other_graphs(model: Model) -> tuple[Graph, ...] | None:
     try:
         return tuple(model.graph(index) for index in range(1, model.subgraphs))
     except (CorruptModel, *BROKEN):
+        if model.limits.is_exceeded:
+            raise
         return None
 
 
@@ -175,30 +177,36 @@ def _note_uncalled_subgraphs(model: Model) -> None:
 
 
 def _stored_plan(model: Model) -> tuple[int, ...]:
-    """The stored memory plan: one offset per tensor of all subgraphs (-1: not planned), or empty."""
-    root = model.root
-    for index in range(model.limits.length(root.MetadataLength())):
-        entry = root.Metadata(index)
-        if entry.Name() == PLAN.encode():
-            if entry.Buffer() >= model.limits.length(root.BuffersLength()):
-                raise CorruptModel(
-                    f"{model.limits.name}: metadata {PLAN!r} names buffer {entry.Buffer()} of"
-                    f" {root.BuffersLength()} buffers"
-                )
-            content = root.Buffers(entry.Buffer()).DataAsNumpy()
-            if isinstance(content, int):  # the schema returns 0 for an absent vector
-                break
-            data = content.tobytes()
-            return _offsets(struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4]))
-    return ()
+    """The stored memory plan: one offset per tensor of all subgraphs (-1: not planned), or empty.
+
+    The interpreter reads every entry of that name and takes the last one. A plan for another number of
+    tensors gets one offset too many, so that nothing accepts it.
+    """
+    plans = [
+        _plan_of(model, entry)
+        for entry in map(model.root.Metadata, range(model.limits.length(model.root.MetadataLength())))
+        if model.limits.label(entry.Name()) == PLAN
+    ]
+    if not plans:
+        return ()
+    tensors = sum(model.root.Subgraphs(index).TensorsLength() for index in range(model.subgraphs))
+    return plans[-1] if all(len(plan) == tensors for plan in plans) else (_NOT_PLANNED,) * (tensors + 1)
 
 
-def _offsets(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """The offsets declared by the header. If it declares too many, one extra entry marks the mismatch."""
-    head, offsets = numbers[:_HEADER], numbers[_HEADER:]
-    if len(head) == _HEADER and head[-1] > len(offsets):
-        return (*offsets, _NOT_PLANNED)
-    return offsets[: head[-1]] if len(head) == _HEADER and head[-1] >= 0 else ()
+def _plan_of(model: Model, entry: Any) -> tuple[int, ...]:
+    """The offsets of a metadata entry; none if it does not have as many as it declares."""
+    if entry.Buffer() >= model.limits.length(model.root.BuffersLength()):
+        raise CorruptModel(
+            f"{model.limits.name}: metadata {PLAN!r} names buffer {entry.Buffer()} of"
+            f" {model.root.BuffersLength()} buffers"
+        )
+    content = model.root.Buffers(entry.Buffer()).DataAsNumpy()
+    data = b"" if isinstance(content, int) else content.tobytes()  # the schema returns 0 for an absent one
+    model.limits.read(len(data))
+    values = struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4])
+    count = values[_HEADER - 1] if len(values) >= _HEADER else 0
+    offsets = values[_HEADER:][: max(count, 0)]
+    return offsets if len(offsets) == count else ()
 
 
 _NAMELESS = "main"  # how viewers name a graph without a name

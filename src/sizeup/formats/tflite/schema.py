@@ -37,12 +37,16 @@ TYPE_NAMES = (
 )
 
 # Bounds far above real files. They limit the time and memory that a hostile file can cost: tables and
-# vectors may be shared inside a file, so a small file can describe a very large model.
+# vectors may be shared inside a file, so a small file could describe a very large model.
 MAX_NESTING = 50
 MAX_DIMENSIONS = 64
 MAX_ELEMENTS = 2**50
 MAX_OPERATORS_RUN = 2_000_000
 _TEXT_PER_BYTE = 16
+# What is read of a file may be twice as large as the file. Writers share vectors and quantization, but a
+# tensor or an operator takes more than these bytes, with its entry in a list, its fields and its vectors.
+_READ_PER_BYTE = 2
+_TABLE_BYTES, _REFERENCE_BYTES = 32, 4
 
 
 @functools.cache
@@ -90,7 +94,7 @@ class FileLimits:
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size
-        self._references = 0
+        self._read = 0
         self._characters = 0
 
     def length(self, count: int) -> int:
@@ -99,11 +103,28 @@ class FileLimits:
             raise CorruptModel(f"{self.name}: a list of {count} entries does not fit in {self.size} bytes")
         return count
 
+    def tables(self, count: int) -> int:
+        """Count the tensors or operators of a graph, also those that an earlier graph shares."""
+        self.read(_TABLE_BYTES * self.length(count))
+        return count
+
     def refer(self, count: int) -> None:
-        """Count references from operators to tensors: at most one per byte of the file."""
-        self._references += count
-        if self._references > self.size:
-            raise CorruptModel(f"{self.name}: its operators list more tensors than fit into the file")
+        """Count references from operators to tensors."""
+        self.read(_REFERENCE_BYTES * count)
+
+    def read(self, size: int) -> None:
+        """Count bytes that are read, each time that they are."""
+        self._read += size
+        if self.is_exceeded:
+            raise CorruptModel(
+                f"{self.name}: its graphs share tables, and would be more than {_READ_PER_BYTE} times as large"
+                " as the file without that"
+            )
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more was read than a file of this size may hold."""
+        return self._read > _READ_PER_BYTE * self.size
 
     def label(self, raw: bytes | None) -> str:
         """Decode a name; invalid UTF-8 is replaced."""

@@ -42,7 +42,7 @@ class TensorReader:
     ) -> None:
         self.context = context
         self.table = table
-        self.count = context.limits.length(table.TensorsLength())
+        self.count = context.limits.tables(table.TensorsLength())
         self.weights = weights
         self.states = states
         self.computed = computed
@@ -107,6 +107,7 @@ class TensorReader:
                 f"{self.context.name}: tensor {name!r} has {len(dimensions)} dimensions"
                 f" (at most {MAX_DIMENSIONS})"
             )
+        self.context.limits.refer(len(dimensions))
         shape = tuple(dimensions.tolist())
         if shape and min(shape) < 0:
             raise CorruptModel(f"{self.context.name}: tensor {name!r} has the negative shape {shape}")

@@ -111,11 +111,12 @@ def _plan(model: Table, offsets: Sequence[int]) -> bytes:
 
 
 def _plan_buffer(model: Table) -> int | None:
-    """The buffer of the existing memory plan, or None."""
+    """The buffer of the existing memory plan, or None; of several, the interpreter takes the last one."""
+    found = None
     for entry in model.vector(_METADATA).tables():
         if entry.text(_NAME) == PLAN.encode():
-            return entry.number(_BUFFER, 4)
-    return None
+            found = entry.number(_BUFFER, 4)
+    return found
 
 
 def _byte_range(buffer: Table) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from sizeup.memory.overlap_packing import overlapping_buffers
 from sizeup.memory.tflm.caveats import caveats
 from sizeup.memory.tflm.head import ONLINE, HeadBuffers, head_buffers, place_greedily
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE, Build
-from sizeup.memory.tflm.overlap import label
+from sizeup.memory.tflm.overlap import FOREIGN_LABEL, LABEL, check_plan, npu_operands
 from sizeup.memory.tflm.subgraphs import is_declared, subgraphs, variable_bytes
 from sizeup.memory.tflm.support import unsupported_reason
 from sizeup.memory.tflm.tail import kernel_of, needed_bytes, tail_bytes
@@ -75,9 +75,9 @@ def arena(
 
     `offsets` is an offline memory plan: one offset per tensor of the main graph, or per tensor of all
     subgraphs; -1 for tensors that the interpreter plans. With `overlap`, live tensors may share bytes in that
-    plan, which the interpreter does not check either. `is_file` is False for a graph whose dtypes are those
-    of an assumed precision (see `unsupported_reason`). Raises Incomplete if a shape depends on data, or if a
-    graph of the file cannot be read or prepared.
+    plan as the reference kernels permit (see `tflm.overlap`). `is_file` is False for a graph whose dtypes are
+    those of an assumed precision (see `unsupported_reason`). Raises Incomplete if a shape depends on data, or
+    if a graph of the file cannot be read or prepared, and InvalidPlan if the plan changes the outputs.
     """
     graphs = subgraphs(graph)
     _check_outputs(graphs)
@@ -90,7 +90,10 @@ def arena(
     is_online = [(owner.subgraph, owner.tensor) not in offline for owner in head_plan.owners]
     _check(buffers, placed, [not overlap or online for online in is_online])
     unknown = _unknown_kernels(graphs, firmware)
+    if offline:
+        check_plan(graphs, head_plan, placed)
     shared = overlapping_buffers(buffers, placed) if offline else set()
+    is_verified = not any(map(npu_operands, graphs))
     head = _end(head_plan, placed)
     tail_64 = tail_32 = arena_64 = arena_32 = None
     if not unknown:
@@ -115,7 +118,7 @@ def arena(
         arena_bytes_64=arena_64,
         arena_bytes_32=arena_32,
         overlapping_tensors=len(shared),
-        valid_kernels=label(graph, head_plan, placed) if shared else None,
+        valid_kernels=(LABEL if is_verified else FOREIGN_LABEL) if shared else None,
         unsupported_reason=reason,
         caveats=() if reason else tuple(caveats(graphs, firmware)),
     )
@@ -187,7 +190,10 @@ def _offline(graphs: Sequence[Graph], offsets: Sequence[int] | None) -> dict[tup
         (number, identity) for number, graph in enumerate(graphs) for identity in range(len(graph.tensors))
     ]
     if len(offsets) not in (len(graphs[0].tensors), len(keys)):
-        raise InvalidPlan(f"{len(offsets)} offsets for {len(graphs[0].tensors)} tensors ({len(keys)} in all)")
+        raise InvalidPlan(
+            f"the memory plan does not have one offset per tensor: {len(graphs[0].tensors)} in the main"
+            f" graph, {len(keys)} in all"
+        )
     if min(offsets, default=0) < ONLINE:
         raise InvalidPlan(
             f"offset {min(offsets)} is invalid: the only negative value is {ONLINE} (not planned)"

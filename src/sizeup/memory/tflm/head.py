@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from sizeup.graph import ABSENT, Graph
+from sizeup.memory.address_space import AddressSpace
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.tflm.layout import ALIGNMENT, PYTHON_PACKAGE, Build, round_up
 from sizeup.memory.tflm.subgraphs import CALLERS, planned_bytes, subgraphs, variable_bytes
@@ -45,20 +44,13 @@ class Liveness:
     """Liveness: first and last tick of every tensor and operator, one table per subgraph.
 
     Tick 0 is before the inference, the main graph starts at tick 1, its first operator runs at tick 2. The
-    ticks of a called subgraph are within those of its caller, so that all subgraphs share one plan.
+    ticks of a called subgraph are within those of its caller, so that all subgraphs share one plan. A tensor
+    of a subgraph is live from the first run to the last use in the last run.
     """
 
     tensors: list[dict[int, list[int]]]
     operators: list[list[tuple[int, int]]]
-    ticks: int = 1
-
-    def begin(self, subgraph: int, identity: int) -> None:
-        """Start the liveness of a tensor; only the first call of a subgraph counts."""
-        self.tensors[subgraph].setdefault(identity, [self.ticks, self.ticks])
-
-    def use(self, subgraph: int, identity: int) -> None:
-        """Extend the liveness of a tensor to the current tick."""
-        self.tensors[subgraph].setdefault(identity, [*_BEFORE_INFERENCE])[1] = self.ticks
+    ticks: int
 
 
 class _Request(NamedTuple):
@@ -117,32 +109,63 @@ def _scratch(graphs: Sequence[Graph], liveness: Liveness, build: Build) -> Itera
 
 
 def liveness_of(graphs: Sequence[Graph]) -> Liveness:
-    """The liveness of all tensors and operators of a model; the main graph comes first."""
+    """The liveness of all tensors and operators of a model; the main graph comes first.
+
+    Every subgraph is looked at once, however often it runs.
+    """
     numbers = {id(graph): number for number, graph in enumerate(graphs)}
-    liveness = Liveness([{} for _ in graphs], [[_BEFORE_INFERENCE] * len(graph.ops) for graph in graphs])
-    _run(graphs[0], numbers, liveness)
-    return liveness
+    runs: dict[int, _Run] = {}
+    _time(graphs[0], numbers, runs)
+    first, last = {0: 1}, {0: 1}
+    for number in reversed(runs):  # callers before what they call
+        for called, start in runs[number].calls:
+            first[called] = min(first.get(called, first[number] + start), first[number] + start)
+            last[called] = max(last.get(called, 0), last[number] + start)
+    tensors: list[dict[int, list[int]]] = [{} for _ in graphs]
+    operators = [[_BEFORE_INFERENCE] * len(graph.ops) for graph in graphs]
+    for number, run in runs.items():
+        tensors[number] = _live(graphs[number], run, first[number], last[number])
+        operators[number] = [(last[number] + begin, last[number] + end) for begin, end in run.operators]
+    return Liveness(tensors, operators, 1 + runs[0].ticks)
 
 
-def _run(graph: Graph, numbers: dict[int, int], liveness: Liveness) -> None:
+class _Run(NamedTuple):
+    """A run of a subgraph, in ticks from its start."""
+
+    operators: list[tuple[int, int]]  # begin and end
+    calls: list[tuple[int, int]]  # the number of the subgraph, and its start
+    ticks: int
+
+
+def _time(graph: Graph, numbers: dict[int, int], runs: dict[int, _Run]) -> _Run:
+    """The run of a subgraph, which is added after those that it calls."""
     number = numbers[id(graph)]
-    for identity in graph.inputs:
-        liveness.begin(number, identity)
-    for index, op in enumerate(graph.ops):
-        liveness.ticks += 1
-        begin = liveness.ticks
+    if number not in runs:
+        operators, calls, now = [], [], 0
+        for op in graph.ops:
+            now += 1
+            begin = now
+            for body in op.bodies if op.source in CALLERS else ():
+                now += 1
+                calls.append((numbers[id(body.graph)], now))
+                now += _time(body.graph, numbers, runs).ticks
+            operators.append((begin, now))
+        runs[number] = _Run(operators, calls, now)
+    return runs[number]
+
+
+def _live(graph: Graph, run: _Run, first: int, last: int) -> dict[int, list[int]]:
+    """First and last tick of every tensor that is used in runs that start between those ticks."""
+    ticks = {identity: [first, first] for identity in graph.inputs}
+    for op, (begin, end) in zip(graph.ops, run.operators, strict=True):
         for identity in op.outputs:
-            liveness.begin(number, identity)
-        if op.source in CALLERS:
-            for body in op.bodies:
-                liveness.ticks += 1
-                _run(body.graph, numbers, liveness)
+            ticks.setdefault(identity, [first + begin, first + begin])
         for identity in (*op.inputs, *op.outputs):
             if identity != ABSENT:
-                liveness.use(number, identity)
-        liveness.operators[number][index] = begin, liveness.ticks
+                ticks.setdefault(identity, [*_BEFORE_INFERENCE])[1] = last + end
     for identity in graph.outputs:
-        liveness.use(number, identity)
+        ticks.setdefault(identity, [*_BEFORE_INFERENCE])[1] = last + run.ticks
+    return ticks
 
 
 ONLINE = -1
@@ -155,66 +178,19 @@ def place_greedily(
     """The offset of every buffer, as the greedy planner of the interpreter assigns it.
 
     `offline` offsets are kept, even if they overlap. Of buffers with equal size, the one added last is placed
-    first, because the interpreter fills its list from the end before it sorts. Time grows with the pairs of
-    buffers that are live at once.
+    first, because the interpreter fills its list from the end before it sorts. Raises LimitReached if that
+    takes too many steps (see `address_space`).
     """
     offsets = list(offline) if offline is not None else [ONLINE] * len(sizes)
-    placed = _OccupiedRanges(max(lasts, default=0))
+    space = AddressSpace(firsts, lasts)
     online = []
     for buffer, offset in enumerate(offsets):
         if offset == ONLINE:
             online.append(buffer)
         else:
-            placed.add(firsts[buffer], lasts[buffer], offset, offset + sizes[buffer])
+            space.add(firsts[buffer], lasts[buffer], offset, offset + sizes[buffer])
     for buffer in sorted(online, key=lambda index: (-sizes[index], -index)):
-        first, last = firsts[buffer], lasts[buffer]
-        offset = _lowest_gap(placed.during(first, last), sizes[buffer])
-        offsets[buffer] = offset
-        placed.add(first, last, offset, offset + sizes[buffer])
+        first, last, size = firsts[buffer], lasts[buffer], sizes[buffer]
+        offsets[buffer] = offset = space.lowest_gap(first, last, size)
+        space.add(first, last, offset, offset + size)
     return offsets
-
-
-def _lowest_gap(occupied: list[tuple[int, int]], size: int) -> int:
-    candidate = 0
-    for start, end in sorted(occupied):
-        if start - candidate >= size:
-            break
-        candidate = max(candidate, end)
-    return candidate
-
-
-class _OccupiedRanges:
-    """Occupied address ranges by time.
-
-    A range that is occupied during an interval was occupied at its start, or starts within it. The former is
-    looked up in a segment tree over time.
-    """
-
-    def __init__(self, last_step: int) -> None:
-        self._leaves = 1 << last_step.bit_length()
-        self._tree: list[list[tuple[int, int]]] = [[] for _ in range(2 * self._leaves)]
-        self._beginnings: list[tuple[int, int, int]] = []  # (first step, start, end), sorted
-
-    def add(self, first: int, last: int, start: int, end: int) -> None:
-        """Add an address range that is occupied from the first to the last step."""
-        insort(self._beginnings, (first, start, end))
-        low, high = first + self._leaves, last + self._leaves + 1
-        while low < high:
-            if low & 1:
-                self._tree[low].append((start, end))
-                low += 1
-            if high & 1:
-                high -= 1
-                self._tree[high].append((start, end))
-            low, high = low >> 1, high >> 1
-
-    def during(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The ranges occupied at any time from the first to the last step."""
-        ranges = []
-        node = first + self._leaves
-        while node:
-            ranges += self._tree[node]
-            node >>= 1
-        begin, end = (bisect_right(self._beginnings, step, key=itemgetter(0)) for step in (first, last))
-        ranges += [(start, stop) for _, start, stop in self._beginnings[begin:end]]
-        return ranges

@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from sizeup.errors import InvalidPlan
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor
-from sizeup.memory.check import Overlap, check_overlapping
+from sizeup.memory.check import Overlap, shared_bytes
 from sizeup.memory.liveness import Column
-from sizeup.memory.tflm.head import HeadBuffers
+from sizeup.memory.tflm.head import HeadBuffers, Owner
+from sizeup.memory.tflm.kernels import ETHOS_U
+from sizeup.memory.tflm.subgraphs import variable_bytes
 
 LABEL = "TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimized kernels)"
 """The kernels that a plan with overlaps is valid for; shown with every such plan."""
@@ -159,13 +161,50 @@ def overlaps(graph: Graph, head: HeadBuffers) -> tuple[Overlap, ...]:
     return tuple(dict.fromkeys(pairs))
 
 
-def label(graph: Graph, head: HeadBuffers, offsets: Sequence[int]) -> str:
-    """The label of the kernels that a plan with overlaps is valid for."""
-    try:
-        check_overlapping(head.buffers, offsets, overlaps(graph, head))
-    except InvalidPlan:
-        return FOREIGN_LABEL
-    return LABEL
+def check_plan(graphs: Sequence[Graph], head: HeadBuffers, offsets: Sequence[int]) -> None:
+    """Raise InvalidPlan if the interpreter computes something else with a memory plan of a file.
+
+    It takes any offset: it checks neither alignment nor whether tensors that are live at once are apart.
+    Operands of an NPU's operator are left out, since only its compiler knows when it reads and writes them.
+    """
+    for owner, offset in zip(head.owners, offsets, strict=True):
+        tensor = graphs[owner.subgraph].tensors[owner.tensor]
+        width = tensor.dtype.bits // 8
+        if owner.tensor >= 0 and width and offset % width:
+            raise InvalidPlan(
+                f"the memory plan in the file puts {tensor.name!r} at offset {offset:,}, not a multiple of"
+                f" {width} B"
+            )
+    head = _as_used(graphs, head)
+    shared = shared_bytes(head.buffers, offsets, overlaps(graphs[0], head))
+    if shared is not None:
+        names = " and ".join(_owner_name(graphs, head.owners[buffer]) for buffer in sorted(shared.pair))
+        raise InvalidPlan(f"the memory plan in the file lets live tensors overlap: {names}")
+
+
+def _as_used(graphs: Sequence[Graph], head: HeadBuffers) -> HeadBuffers:
+    """The buffers as they are used: variables between inferences too, what never runs not at all."""
+    size, first, last = head.buffers.size.copy(), head.buffers.first.copy(), head.buffers.last.copy()
+    variables = [variable_bytes(graph) for graph in graphs]
+    ignored = [npu_operands(graph) for graph in graphs]
+    for buffer, owner in enumerate(head.owners):
+        if owner.tensor in variables[owner.subgraph]:
+            first[buffer], last[buffer] = 0, head.buffers.steps - 1
+        if not last[buffer] or owner.tensor in ignored[owner.subgraph]:
+            size[buffer] = 0
+    return replace(head, buffers=replace(head.buffers, size=size, first=first, last=last))
+
+
+def npu_operands(graph: Graph) -> set[int]:
+    """The tensors that an NPU's operator reads, writes or keeps its intermediate results in."""
+    return {identity for op in graph.ops if op.source == ETHOS_U for identity in (*op.inputs, *op.outputs)}
+
+
+def _owner_name(graphs: Sequence[Graph], owner: Owner) -> str:
+    graph = graphs[owner.subgraph]
+    if owner.tensor >= 0:
+        return repr(graph.tensors[owner.tensor].name)
+    return f"the scratch of {graph.ops[owner.operator].source}"
 
 
 def _call(graph: Graph, op: Op) -> _Call:

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from sizeup.logs import inert_output
 from sizeup.render.console.columns import shortened
 from sizeup.units import printable
 
@@ -146,9 +147,10 @@ PIPE_CLOSED = 128 + 13
 
 @contextmanager
 def leaving_quietly() -> Iterator[None]:
-    """Exit with the code of a closed pipe instead of a traceback."""
+    """Print no command of a CI system, and exit with the code of a closed pipe instead of a traceback."""
     try:
-        yield
+        with inert_output():
+            yield
         sys.stdout.flush()
     except BrokenPipeError:
         forget_output()

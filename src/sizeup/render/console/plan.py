@@ -67,6 +67,8 @@ def _findings(plan: Plan) -> Iterator[tuple[str, str, str]]:
         yield "arena", _arena(plan), ""
         for label, text in micro_warnings(plan.tflm_arena):
             yield label, text, "yellow"
+    elif plan.unsupported_reason is not None:
+        yield "unsupported", f"TFLite Micro does not run this file: {plan.unsupported_reason}", "yellow"
 
 
 def _peak(plan: Plan) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from sizeup.logs import inert, inert_xml
 from sizeup.render.console.check import (
     Finding,
     announced,
@@ -39,24 +38,13 @@ _SEVERITIES = {"error": "critical", "warning": "major", "notice": "info"}
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@contextmanager
-def without_commands(log: TextIO) -> Iterator[None]:
-    """Make GitHub Actions treat output as text: a line may start with the name of a layer."""
-    token = secrets.token_hex(16)
-    log.write(f"::stop-commands::{token}\n")
-    try:
-        yield
-    finally:
-        log.write(f"::{token}::\n")
-
-
 def annotation_lines(checks: Sequence[Check]) -> Iterator[str]:
     """Yields one line per error, exceeded or undetermined limit, and notice."""
     for check in by_path(checks):
         for finding in announced(check):
             properties = [f"file={_property(model_path(check))}"] if check.is_file else []
-            properties.append(f"title={_property(printable(f'{check.name}: {finding.label}'))}")
-            yield f"::{finding.level} {','.join(properties)}::{_message(printable(finding.text))}\n"
+            properties.append(f"title={_property(f'{check.name}: {finding.label}')}")
+            yield f"::{finding.level} {','.join(properties)}::{_message(finding.text)}\n"
 
 
 def model_path(check: Check) -> str:
@@ -68,7 +56,7 @@ def model_path(check: Check) -> str:
 
 def _message(text: str) -> str:
     """Returns a message escaped for a workflow command."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return inert(printable(text)).replace("%", "%25")
 
 
 def _property(text: str) -> str:
@@ -101,7 +89,7 @@ def junit(checks: Sequence[Check]) -> str:
         _count(suite, failures="failure", errors="error", skipped="skipped")
     _count(root, failures="failure", errors="error")  # the schema of Jenkins has no `skipped` here
     ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{inert_xml(ElementTree.tostring(root, "unicode"))}\n'
 
 
 def _case_names(limits: Sequence[Limit]) -> Iterator[tuple[str, Limit]]:

@@ -12,7 +12,6 @@ from sizeup.render import envelope
 from sizeup.render.data.report import arena_figures
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import MicroArena
     from sizeup.results.plan import Plan, PlannedTensor
 
 _COLUMNS = ("tensor", "name", "shape", "dtype", "bytes", "offset", "first_step", "last_step", "buffer")
@@ -66,16 +65,16 @@ def _head(plan: Plan) -> dict[str, Any]:
             "lower_bound_bytes": None if ordering is None else ordering.lower_bound_bytes,
             "ops": list(plan.schedule),
         },
-        "tflite_micro": _arena(plan.tflm_arena),
+        "tflite_micro": _arena(plan),
         "notes": list(plan.notes),
     }
 
 
-def _arena(arena: MicroArena | None) -> dict[str, Any] | None:
+def _arena(plan: Plan) -> dict[str, Any] | None:
     """Returns the arena that the interpreter needs for the file; None for other formats."""
-    if arena is None:
+    if plan.tflm_arena is None and plan.unsupported_reason is None:
         return None
-    return {**arena_figures(arena), "unsupported_reason": arena.unsupported_reason}
+    return {**arena_figures(plan.tflm_arena), "unsupported_reason": plan.unsupported_reason}
 
 
 def _tensor(place: PlannedTensor) -> dict[str, Any]:
