@@ -139,6 +139,16 @@ def atomic_path(
         raise
 
 
+def exists(path: PathLike) -> bool:
+    """Whether there is such a path; unlike `Path.exists`, no error for a name that is too long."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_folder(path: PathLike) -> bool:
+    """Whether there is such a folder; unlike `Path.is_dir`, no error for a name that is too long."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def read_settings(path: PathLike) -> str:
     """The text of a settings file; raises OSError, or ValueError if it is too large or not UTF-8."""
     with Path(path).open("rb") as file:
