@@ -1,7 +1,8 @@
 """The gate mode: no change of a file that keeps what it computes may turn a NO into a YES.
 
-A mutant of `tflite_cheats` or `onnx_cheats` computes what its original computes, and does no less for it. It is
-checked against limits just below what the original needs. A YES is a finding unless the runtime itself needs less.
+A mutant of `tflite_cheats` or `onnx_cheats` computes what its original computes, and does no less for it. It
+is checked against limits just below what the original needs. A YES is a finding unless the runtime itself
+needs less.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def onnx(path: Path) -> Any:
 def _judge(
     accepted: list[str], target: str, found: Mapping[str, Outcome], original: Path, mutant: Path
 ) -> None:
-    """Whether a YES is wrong: of a file that does the same for no less, or that the target does not run so."""
+    """Raise WrongYes if a file does the same for no less, or does not do it on the target."""
     micro, is_micro = found["tflm"], target.endswith("tflm")
     for name in accepted:
         if name == "flash":

@@ -58,7 +58,8 @@ class Runtimes:
                 text=True,
                 preexec_fn=_lift_limits,
             )
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([runtime, str(original), str(mutant)]) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())

@@ -103,6 +103,22 @@ TARGETS: Mapping[str, Target] = {
     "serving-benchmarks": Target(
         "fuzzing.language_models:BENCHMARKS", ".json", {"analyze": "fuzzing.language_models:benchmark"}
     ),
+    **{
+        name: Target(
+            f"fuzzing.table_files:{name.upper().replace('-', '_')}",
+            suffix,
+            {"analyze": f"fuzzing.table_files:{name.replace('-', '_')}"},
+        )
+        for name, suffix in (
+            *(("prices", ".csv"), ("requests", ".csv"), ("accuracies", ".csv"), ("times", ".csv")),
+            *(("lists", ".txt"), ("profiles", ".txt"), ("caches", ".jsonl"), ("losses", ".json")),
+            *(("baselines", ".json"), ("own-targets", ".toml")),
+        )
+    },
+    "stores": Target("fuzzing.folders:STORES", ".json", {"analyze": "fuzzing.folders:stores"}),
+    "repositories": Target(
+        "fuzzing.folders:REPOSITORIES", ".json", {"analyze": "fuzzing.folders:repositories"}
+    ),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
 COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
@@ -111,6 +127,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("devices", "calibrations", "budgets", "sweeps"),
         *("coefficients", "precision-maps", "gpu-specs"),
     ),
+    "tables": (
+        *("prices", "requests", "accuracies", "times", "lists"),
+        *("profiles", "caches", "losses", "baselines", "own-targets"),
+    ),
+    "folders": ("stores", "repositories"),
     "llm": (
         *("llm-configs", "diffusion-configs", "llm-quantizations", "safetensors"),
         *("gguf", "clusters", "serving-benchmarks"),
