@@ -139,6 +139,16 @@ def atomic_path(
         raise
 
 
+def exists(path: PathLike) -> bool:
+    """Whether there is such a path; unlike `Path.exists`, no error for a name that is too long."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_folder(path: PathLike) -> bool:
+    """Whether there is such a folder; unlike `Path.is_dir`, no error for a name that is too long."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def open_regular(path: PathLike) -> BinaryIO:
     """Open a file to read; raises OSError for folders, pipes and devices, which may have no end."""
     _check_regular(Path(path).stat())  # first: opening a device may change it

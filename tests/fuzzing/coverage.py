@@ -30,7 +30,7 @@ def main(name: str, mode: str, seconds: int, seed: int, keep: Path) -> None:
         from fuzzing.verdicts import judge
 
         run = target.runner(mode)
-        for content in seeds_of(target, folder / "seeds"):  # most modules are imported on first use
+        for content in seeds_of(target, folder / "seeds", mode):  # most modules are imported on first use
             path.write_bytes(content)
             judge(run, path)
 
@@ -45,22 +45,27 @@ def main(name: str, mode: str, seconds: int, seed: int, keep: Path) -> None:
             kept.with_suffix(".txt").write_text(f"{finding.signature}\n\n{finding.details}\n", "utf-8")
             sys.stdout.write(f"finding: {finding.signature} {kept}\n")
 
-    arguments = [sys.argv[0], str(_corpus(target, folder)), f"-max_total_time={seconds}", f"-seed={seed}"]
+    arguments = [
+        sys.argv[0],
+        str(_corpus(target, folder, mode)),
+        f"-max_total_time={seconds}",
+        f"-seed={seed}",
+    ]
     arguments += [f"-max_len={_LONGEST}", "-rss_limit_mb=4096", "-timeout=30", "-print_final_stats=1"]
-    atheris.Setup(arguments, one_input, custom_mutator=_mutator(target))
+    atheris.Setup(arguments, one_input, custom_mutator=_mutator(target, mode))
     atheris.Fuzz()
 
 
-def _corpus(target: Target, folder: Path) -> Path:
+def _corpus(target: Target, folder: Path, mode: str) -> Path:
     corpus = folder / "corpus"
     corpus.mkdir()
-    for number, content in enumerate(seeds_of(target, folder / "seeds")):
+    for number, content in enumerate(seeds_of(target, folder / "seeds", mode)):
         (corpus / f"seed{number}").write_bytes(content)
     return corpus
 
 
-def _mutator(target: Target) -> Callable[[bytes, int, int], bytes]:
-    mutate = target.load().mutate
+def _mutator(target: Target, mode: str) -> Callable[[bytes, int, int], bytes]:
+    mutate = target.load(mode).mutate
 
     def mutated(content: bytes, longest: int, seed: int) -> bytes:
         return mutate(content, Random(seed))[:longest]

@@ -27,6 +27,8 @@ class Mutator(Protocol):
 class Target:
     """A mutator, the file suffix of its inputs, and per mode the function `module:name` to run.
 
+    A mode may have a mutator of its own.
+
     A mode's function takes the path of the input. It returns plain data, whose numbers are checked, or raises
     a SizeupError; it raises AssertionError if a result contradicts another.
     """
@@ -34,10 +36,11 @@ class Target:
     mutator: str
     suffix: str
     modes: Mapping[str, str] = field(hash=False)
+    mutators: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    def load(self) -> Mutator:
-        """The mutator: a module, or an object of one (`module:name`)."""
-        module, _, name = self.mutator.partition(":")
+    def load(self, mode: str = "analyze") -> Mutator:
+        """The mutator of a mode: a module, or an object of one (`module:name`)."""
+        module, _, name = self.mutators.get(mode, self.mutator).partition(":")
         found: Any = importlib.import_module(module)
         mutator: Mutator = getattr(found, name) if name else found
         return mutator
@@ -51,8 +54,18 @@ class Target:
 
 _MODEL_MODES = {mode: f"fuzzing.model_modes:{mode}" for mode in ("analyze", "plan", "check", "optimize")}
 TARGETS: Mapping[str, Target] = {
-    "tflite": Target("fuzzing.tflite_models", ".tflite", _MODEL_MODES),
-    "onnx": Target("fuzzing.onnx_models", ".onnx", _MODEL_MODES),
+    "tflite": Target(
+        "fuzzing.tflite_models",
+        ".tflite",
+        {**_MODEL_MODES, "gate": "fuzzing.gate:tflite"},
+        {"gate": "fuzzing.tflite_cheats"},
+    ),
+    "onnx": Target(
+        "fuzzing.onnx_models",
+        ".onnx",
+        {**_MODEL_MODES, "gate": "fuzzing.gate:onnx"},
+        {"gate": "fuzzing.onnx_cheats"},
+    ),
     "devices": Target("fuzzing.texts:DEVICES", ".toml", {"analyze": "fuzzing.text_modes:devices"}),
     "calibrations": Target("fuzzing.texts:CALIBRATIONS", ".toml", {"analyze": "fuzzing.text_modes:devices"}),
     "budgets": Target("fuzzing.texts:BUDGETS", ".toml", {"analyze": "fuzzing.text_modes:budgets"}),
@@ -90,6 +103,22 @@ TARGETS: Mapping[str, Target] = {
     "serving-benchmarks": Target(
         "fuzzing.language_models:BENCHMARKS", ".json", {"analyze": "fuzzing.language_models:benchmark"}
     ),
+    **{
+        name: Target(
+            f"fuzzing.table_files:{name.upper().replace('-', '_')}",
+            suffix,
+            {"analyze": f"fuzzing.table_files:{name.replace('-', '_')}"},
+        )
+        for name, suffix in (
+            *(("prices", ".csv"), ("requests", ".csv"), ("accuracies", ".csv"), ("times", ".csv")),
+            *(("lists", ".txt"), ("profiles", ".txt"), ("caches", ".jsonl"), ("losses", ".json")),
+            *(("baselines", ".json"), ("own-targets", ".toml")),
+        )
+    },
+    "stores": Target("fuzzing.folders:STORES", ".json", {"analyze": "fuzzing.folders:stores"}),
+    "repositories": Target(
+        "fuzzing.folders:REPOSITORIES", ".json", {"analyze": "fuzzing.folders:repositories"}
+    ),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
 COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
@@ -98,6 +127,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("devices", "calibrations", "budgets", "sweeps"),
         *("coefficients", "precision-maps", "gpu-specs"),
     ),
+    "tables": (
+        *("prices", "requests", "accuracies", "times", "lists"),
+        *("profiles", "caches", "losses", "baselines", "own-targets"),
+    ),
+    "folders": ("stores", "repositories"),
     "llm": (
         *("llm-configs", "diffusion-configs", "llm-quantizations", "safetensors"),
         *("gguf", "clusters", "serving-benchmarks"),
@@ -106,13 +140,13 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 @functools.cache
-def seeds_of(target: Target, folder: Path) -> tuple[bytes, ...]:
+def seeds_of(target: Target, folder: Path, mode: str = "analyze") -> tuple[bytes, ...]:
     """The contents of all seeds of a target, in a fixed order."""
-    seeds = target.load().seeds(folder)
+    seeds = target.load(mode).seeds(folder)
     return tuple(each if isinstance(each, bytes) else Path(each).read_bytes() for each in seeds)
 
 
-def mutant(target: Target, folder: Path, seed: int, index: int) -> bytes:
+def mutant(target: Target, folder: Path, seed: int, index: int, mode: str = "analyze") -> bytes:
     """The input with that number: the same for the same seed, whatever worker makes it."""
     random = Random((seed << 40) | index)
-    return target.load().mutate(random.choice(seeds_of(target, folder)), random)
+    return target.load(mode).mutate(random.choice(seeds_of(target, folder, mode)), random)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,33 @@ def test_a_baseline_or_a_list_of_models_that_is_no_file_is_refused(tmp_path: Pat
         next(models_of(spec))
 
 
+@pytest.mark.parametrize("suffix", ["", ".onnx", ".tflite", ".json", "/config.json", ":factory"])
+def test_a_name_that_is_too_long_is_no_model(tmp_path: Path, suffix: str) -> None:
+    """A name of a file of budgets, of a table or of a sweep: not one that the user typed."""
+    from sizeup.api.diffusion import diffusion
+    from sizeup.api.llm import llm
+
+    source, name = tmp_path / "net.onnx", f"{'9' * 400}{suffix}"
+    source.write_bytes(b"")
+    actions: Sequence[Callable[[], object]] = (
+        lambda: sizeup.analyze(name),
+        lambda: llm(name, target="h100"),
+        lambda: diffusion(name, target="h100"),
+        lambda: sizeup.optimize(source, name),
+    )
+    for act in actions:
+        with pytest.raises(SizeupError):
+            act()
+
+
+def test_a_kept_result_that_is_nested_too_deeply_is_left_out(tmp_path: Path) -> None:
+    from sizeup.mixed_precision.result_cache import ResultCache
+
+    deep = "[" * 100_000
+    _written(tmp_path, f'{deep}\n{{"key": "a", "kl": 1}}\n', "digest.jsonl")
+    assert ResultCache(tmp_path, "digest").find("a") == {"kl": 1}
+
+
 # TFLite.
 
 
@@ -190,6 +217,17 @@ def test_a_first_buffer_with_data_is_refused() -> None:
     file.model.buffers[0].data = [1, 2, 3]
     with pytest.raises(CorruptModel, match="buffer 0"):
         sizeup.load(file.pack())
+
+
+def test_a_layer_of_a_scalar_has_no_dimension_to_compare() -> None:
+    from formats.tflite.factory import File, options
+
+    file = File()
+    data, made = (file.main.tensor(name, (), shapeSignature=[-1]) for name in "xy")
+    weights = file.main.tensor("w", (4, 1), data=bytes(16))
+    file.main.op("FULLY_CONNECTED", [data, weights, -1], [made], options("FullyConnectedOptions"))
+    file.main.ends([data], [made])
+    assert sizeup.load(file.pack()).tensors[made].shape is None
 
 
 def test_scales_without_zero_points_quantize_nothing() -> None:
@@ -356,6 +394,18 @@ def test_a_tensor_that_fits_no_machine_is_refused() -> None:
     made = model([node("Relu", "x", "y")], [value("x", (2,)), value("unused", (3138752526071659324,))], "y")
     with pytest.raises(CorruptModel, match="'unused' takes more than 64 PiB"):
         sizeup.load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("inputs", ["q", "q k", "q k v - past", "q scalar v"])
+def test_attention_that_lacks_a_tensor_or_a_dimension_is_checked_for_microcontrollers(inputs: str) -> None:
+    from formats.onnx.making import model, node, value
+
+    shapes = {"q": (1, 2, 4, 8), "k": (1, 2, 4, 8), "v": (1, 2, 4, 8), "past": (3,), "scalar": ()}
+    fed = [value(name, shape) for name, shape in shapes.items()]
+    made = model([node("Attention", inputs, "y")], fed, opset=23)
+    check = sizeup.check(made, "stm32f746/tflm", remedies=False)
+    assert check.unknown_ops == 1
+    assert check.fits is not True
 
 
 @pytest.mark.parametrize("shape", [[61], [4, 16], [2**59 + 60]])

@@ -218,7 +218,7 @@ def _value(value: Any) -> str:
     return _text(value) if isinstance(value, str) else value.isoformat()
 
 
-def _json(tree: Any) -> str:
+def json_text(tree: Any) -> str:
     """JSON text; what JSON lacks becomes the nearest that it has."""
     return json.dumps(tree, default=_plain)
 
@@ -371,5 +371,5 @@ CALIBRATIONS = Settings((DEVICE + _FIT,), tomllib.loads, toml)
 BUDGETS = Settings((_BUDGET,), tomllib.loads, toml)
 SWEEPS = Settings((_SWEEP,), tomllib.loads, toml)
 COEFFICIENTS = Settings((_COEFFICIENTS,), tomllib.loads, toml)
-PRECISION_MAPS = Settings((_MAP,), json.loads, _json)
-GPU_SPECS = Settings((_CARDS,), json.loads, _json)
+PRECISION_MAPS = Settings((_MAP,), json.loads, json_text)
+GPU_SPECS = Settings((_CARDS,), json.loads, json_text)

@@ -22,6 +22,14 @@ class Finding(NamedTuple):
     details: str
 
 
+class WrongYes(AssertionError):
+    """A limit that is said to be met and is not; findings with the same `kind` have the same cause."""
+
+    def __init__(self, kind: str, details: object) -> None:
+        super().__init__(f"{kind}: {details}")
+        self.kind = kind
+
+
 class Hang(BaseException):
     """The CPU-time limit passed; no `except Exception` may swallow it."""
 
@@ -41,7 +49,8 @@ def judge(run: Callable[[Path], Any], path: Path) -> tuple[bool, Finding | None]
         raise
     except BaseException as error:
         text = "".join(traceback.format_exception(error, limit=-60))
-        return False, Finding(f"{type(error).__name__} {_place(error)}", text)
+        cause = error.kind if isinstance(error, WrongYes) else f"{type(error).__name__} {_place(error)}"
+        return False, Finding(cause, text)
     if numbers:
         keys = sorted({each.partition(" = ")[0] for each in numbers})
         return True, Finding("numbers: " + ", ".join(keys[:4]), "\n".join(numbers[:50]))

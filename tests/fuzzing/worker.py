@@ -56,7 +56,7 @@ def main(order: Order, target: Target) -> None:
     _silence(folder)
     run = target.runner(order.mode)
     path = folder / f"input{target.suffix}"
-    contents = seeds_of(target, folder / "seeds")
+    contents = seeds_of(target, folder / "seeds", order.mode)
     for content in contents[:_WARM_UP]:
         _replace(path, content)
         judge(run, path)
@@ -76,7 +76,7 @@ def _loop(order: Order, target: Target, run: Run, path: Path, progress: mmap.mma
             break
         PROGRESS.pack_into(progress, 0, index, inputs, results, findings, time.process_time() - begin)
         try:
-            content = mutant(target, path.parent / "seeds", order.seed, index)
+            content = mutant(target, path.parent / "seeds", order.seed, index, order.mode)
         except Exception as error:
             raise RuntimeError(f"the mutator failed on input {index}") from error
         _replace(path, content)
@@ -133,7 +133,8 @@ def _silence(folder: Path) -> None:
 
 def command(order: Order, target: Target) -> list[str]:
     """The command line of a worker."""
-    described = {"mutator": target.mutator, "suffix": target.suffix, "modes": dict(target.modes)}
+    described = {"mutator": target.mutator, "suffix": target.suffix}
+    described |= {"modes": dict(target.modes), "mutators": dict(target.mutators)}
     return [sys.executable, "-m", "fuzzing.worker", json.dumps([asdict(order), described])]
 
 

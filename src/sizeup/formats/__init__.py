@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sizeup.errors import LfsPointer, LoadError, UnboundDimension, UnknownFormat
-from sizeup.files import read_problem
+from sizeup.files import exists, is_folder, read_problem
 from sizeup.formats.names import SUFFIXES, check_regular, is_code, no_training_mode
 from sizeup.graph import Graph
 from sizeup.symbolic import SymbolicGraph
@@ -123,7 +123,7 @@ def _load_named(
         from sizeup.formats import torch
 
         return torch.load_named(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train)
-    if not path.exists():
+    if not exists(path):
         raise LoadError(no_such_file(path, _KNOWN))
     check_regular(path, source)
     suffix = path.suffix.lower()
@@ -178,7 +178,7 @@ def _check_name(source: str) -> None:
         raise UnknownFormat(f"the model name is empty; give {_KNOWN}")
     if "://" in source:
         raise UnknownFormat(f"{source}: URLs are not supported; download the file and pass its path")
-    if Path(source).is_dir():
+    if is_folder(source):
         raise UnknownFormat(f"{source} is a folder; give {_KNOWN}")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
 from sizeup.errors import CorruptModel, LoadError, WriteError
-from sizeup.files import atomic_path, read_problem, resolve_inside
+from sizeup.files import atomic_path, exists, read_problem, resolve_inside
 from sizeup.formats import no_such_file
 from sizeup.formats.external import external_file, model_folders
 
@@ -40,10 +40,10 @@ def check_output_path(source: Path, out: Path) -> None:
     """Raises if `out` cannot be written: the model itself, another format, or a missing folder."""
     if not source.is_file():
         raise LoadError(no_such_file(source, "a .tflite or .onnx file"))
-    if out.exists() and (out.is_dir() or out.samefile(source)):
+    if exists(out) and (out.is_dir() or out.samefile(source)):
         problem = "is a folder" if out.is_dir() else "is the input model, which is not overwritten"
         raise WriteError(f"{out}: {problem}; give another output path")
-    if out.exists() and not out.is_file():
+    if exists(out) and not out.is_file():
         raise WriteError(f"{out}: not a regular file; give another output path")
     if out.suffix.lower() != source.suffix.lower():
         raise WriteError(f"{out}: the format cannot change; use the suffix {source.suffix}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from sizeup.errors import CorruptModel, LoadError, SizeupError
+from sizeup.files import is_folder
 from sizeup.formats.config_json import parse_json
 from sizeup.language_models.architecture import Weight
 from sizeup.language_models.modules import Modules
@@ -86,7 +87,7 @@ def read_diffusion(source: str | os.PathLike[str], weights: str | None = None) -
     stay at 16 bits. Raises LoadError for a class, or a setting that may change sizes, that is not known.
     """
     path = Path(source)
-    if path.is_dir():
+    if is_folder(path):
         inner = path / "transformer" / "config.json"
         path = inner if inner.exists() else path / "config.json"
     content = parse_json(path, str(path))

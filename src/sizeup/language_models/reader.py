@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import CorruptModel, LoadError, SizeupError
+from sizeup.files import is_folder
 from sizeup.formats.config_json import declared_quantization, parse_json
 from sizeup.formats.digest import content_digest
 from sizeup.formats.module_patterns import ModulePatterns
@@ -102,7 +103,7 @@ def read(source: str | os.PathLike[str], weights: str | None = None) -> Architec
         if weights is not None:
             raise SizeupError(f"{path}: the weights of a GGUF file have their precision; leave out --weights")
         return gguf.read(path)
-    if path.is_dir():
+    if is_folder(path):
         path = path / "config.json"
     name = str(path)
     content = parse_json(path, name)

@@ -68,5 +68,5 @@ def _read(path: Path) -> dict[str, Any]:
 def _parsed(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

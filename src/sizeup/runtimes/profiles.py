@@ -51,8 +51,9 @@ def read_profile(path: Path) -> Profile:
             f"{path}: no kernel times; give a profile of ONNX Runtime, the output of benchmark_model"
             " with --enable_op_profiling=true, or a trace or table of torch.profiler"
         )
-    if any(not 0 <= kernel.seconds < 1e6 for kernel in profile.kernels):
-        raise SizeupError(f"{path}: kernel time is negative or not finite")
+    times = [kernel.seconds for kernel in profile.kernels] + [profile.seconds or 0.0]
+    if not all(0 <= seconds < 1e6 for seconds in times):
+        raise SizeupError(f"{path}: a time is negative or not finite")
     return profile
 
 

@@ -66,13 +66,13 @@ class InferredShapes:
             return _reshaped(data, self.values(node, 1))
         if node.source == "TRANSPOSE":
             axes = self.values(node, 1)
-            is_order = axes is not None and sorted(axes.tolist()) == [*range(len(data))]
-            return tuple(data[axis] for axis in axes.tolist()) if axes is not None and is_order else None
+            order = [] if axes is None else axes.ravel().tolist()
+            return tuple(data[axis] for axis in order) if sorted(order) == [*range(len(data))] else None
         if node.source == "FULLY_CONNECTED":
             weights = self.tensors[node.inputs[1]].shape
             if weights is None or node.attrs.get("cut"):
                 return None
-            keeps_rank = len(recorded) == len(data) and data[-1] == weights[1]
+            keeps_rank = len(recorded) == len(data) > 0 and data[-1] == weights[1]
             rows = data[:-1] if keeps_rank else (math.prod(data) // weights[1],)
             return (*rows, weights[0])
         return inferred_shape(node)

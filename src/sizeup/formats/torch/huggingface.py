@@ -15,6 +15,7 @@ import torch
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.errors import CorruptModel, LoadError, MissingLibrary, SizeupError
+from sizeup.files import is_folder
 from sizeup.formats.quantization_config import QuantizationConfig
 from sizeup.formats.torch import configuration
 from sizeup.formats.torch.construction import construct, time_limit
@@ -37,7 +38,7 @@ _TWO_INPUTS = ("vilt", "bridgetower")  # need text and image, which their config
 def build_configuration(location: str, bind: Mapping[str, int]) -> BuiltModel:
     """Build the model of a config.json (a file, or a folder that contains one) without weights."""
     path = Path(location)
-    path = path / "config.json" if path.is_dir() else path
+    path = path / "config.json" if is_folder(path) else path
     source = f"hf:{path}"
     content, quantization = configuration.read(path)
     transformers = _import_transformers()

@@ -121,7 +121,10 @@ def conversion_of(graph: Graph, precision: DType | None = None) -> Conversion:
         elif len(operators) > 1:
             composed[op.kind] = None
             added += len(operators) - 1
-            sizes.append(_between_bytes(part, op, precision))
+            try:
+                sizes.append(_between_bytes(part, op, precision))
+            except (LookupError, ArithmeticError, ValueError):  # operands are missing, or lack dimensions
+                missing[op.kind] = None
     return Conversion(tuple(missing), tuple(composed), max(sizes), added)
 
 
