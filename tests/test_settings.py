@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sizeup.checks import read_baselines, read_budgets
-from sizeup.errors import SizeupError
+from sizeup.errors import SizeupError, TargetError
 from sizeup.formats.config_json import parse_json as parse_config
 from sizeup.language_models.clusters import read_cluster
 from sizeup.latency import read_table
@@ -27,6 +27,7 @@ from sizeup.results.precision import read_losses
 from sizeup.runtimes import read_profile
 from sizeup.serving.bench_files import read_runs
 from sizeup.settings import parse_json, parse_toml
+from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.spec import read_spec
 from sizeup.targets import Catalog, write
 from timing import cpu_seconds
@@ -168,3 +169,32 @@ def test_sixteen_parts_are_enough_and_strings_do_not_count() -> None:
         f"[{'.'.join('abcdefgh')}]\nx = \"{'.'.join(['a'] * 50)}\" # {'.'.join(['a'] * 50)}\ny = '{text}'\n"
     )
     assert parse_toml(keys) == tomllib.loads(keys)
+
+
+@pytest.mark.parametrize("content", [b"\xff\n", b"a" * (1 << 17)])
+def test_a_list_of_models_that_is_no_text_is_an_error(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_bytes(content)
+    (tmp_path / "sweep.toml").write_text('models = "@list.txt"\ntargets = "rpi5/ort"\n')
+    with pytest.raises(SizeupError, match=r"list\.txt"):
+        list(models_of(read_spec(tmp_path / "sweep.toml")))
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1" + "0" * 400, "true", '"1"'])
+def test_a_loss_is_a_number_that_can_be_compared(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "losses.json"
+    path.write_text(f'{{"a": {{"int8": {value}}}}}')
+    with pytest.raises(SizeupError, match="losses"):
+        read_losses(path)
+    path.write_text('{"a": {"int8": 1}}')
+    assert read_losses(path) == {"a": {"int8": 1}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fit = 5", "device = 1", "[[fit]]\nx = 1", 'fit = ["a"]', "[[fit]]\nname = []", f"fit = 0x{'f' * 5000}"],
+)
+def test_a_forged_calibration_is_not_added_to(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{write.HEAD}\n\n{text}\n")
+    with pytest.raises(TargetError, match=r"mine\.toml"):
+        write.save(path, {"name": "new"}, None)

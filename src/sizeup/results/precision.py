@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -169,10 +170,15 @@ def read_losses(path: Path) -> dict[str, dict[str, float]]:
         raise SizeupError(f"{path}: not a table of losses: {error}") from error
     rows = content.values() if isinstance(content, dict) else [None]
     numbers = [value for row in rows for value in (row.values() if isinstance(row, dict) else [None])]
-    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
+    if not all(map(_is_loss, numbers)):
         raise SizeupError(f'{path}: expected losses as {{"layer": {{"int8": 0.1, "int4": 0.9}}, ...}}')
     losses: dict[str, dict[str, float]] = content
     return losses
+
+
+def _is_loss(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and -sys.float_info.max <= value <= sys.float_info.max  # not NaN, which is in no range
 
 
 def _figure(name: str) -> Callable[[Point], Any]:

@@ -11,11 +11,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
-from sizeup.files import read_problem
+from sizeup.files import open_regular, read_problem
 from sizeup.formats.names import looks_like_code
 from sizeup.patterns import Finder, is_wild
 from sizeup.sweeps.models import Factory, Model, SizeClass, code_digest, digest_of
@@ -23,6 +24,7 @@ from sizeup.sweeps.spec import Spec
 
 _ZOOS = ("timm", "torchvision")
 _LIST = "@"
+_LONGEST_LINE = 1 << 16  # bytes, in a list of models
 
 
 def models_of(spec: Spec) -> Iterator[Model]:
@@ -67,14 +69,15 @@ def _expand_entry(spec: Spec, entry: str) -> Iterator[Model]:
 def _models_in_file(spec: Spec, entry: str) -> Iterator[Model]:
     """The models listed in a file, one per line."""
     path = spec.folder / entry.removeprefix(_LIST)
-    if path.exists() and not path.is_file():  # reading a device would not end
-        raise SizeupError(f"{path}: not a file; give a text file with one model per line")
     try:
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                if line.strip() and not line.startswith("#"):
-                    yield from _expand_entry(spec, line.strip())
-    except OSError as error:
+        with open_regular(path) as lines:
+            for line in iter(partial(lines.readline, _LONGEST_LINE), b""):
+                text = line.decode("utf-8").strip()
+                if len(line) == _LONGEST_LINE:
+                    raise SizeupError(f"{path}: a line of more than {_LONGEST_LINE:,} bytes")
+                if text and not text.startswith("#"):
+                    yield from _expand_entry(spec, text)
+    except (OSError, UnicodeDecodeError) as error:
         raise SizeupError(f"{path}: {read_problem(error)}; expected one model per line") from None
 
 

@@ -64,10 +64,19 @@ def _read_ours(path: Path) -> dict[str, Any]:
     try:
         text = read_settings(path)
         if text.startswith(HEAD):
-            return parse_toml(text)
+            return _tables(parse_toml(text))
     except (OSError, ValueError) as error:
         raise TargetError(f"{path}: {read_problem(error)}") from error
     raise TargetError(f"{path}: not written by sizeup, so it is not overwritten; name another file with -o")
+
+
+def _tables(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file that sizeup wrote: lists of tables with names; raises ValueError for others."""
+    for kind, tables in content.items():
+        is_list = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+        if not is_list or not all(isinstance(table.get("name"), str) for table in tables):
+            raise ValueError(f"{kind} is not a list of tables with names")
+    return content
 
 
 def _table(kind: str, values: Mapping[str, Any]) -> str:
