@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -53,8 +54,8 @@ def table() -> dict[str, Any]:
         is_open = is_function or (domain == "com.microsoft" and bool(taken))
         defined = [_constraints(types, sets)] if is_open else []
         # The runtime lists its kernels in any order.
-        found = [_constraints(each, sets) for each in sorted(taken, key=_in_order)]
-        entry = json.dumps([_slots(schema.inputs), _slots(schema.outputs), found, defined])
+        rows = [_constraints(each, sets) for each in sorted(taken, key=_in_order)]
+        entry = json.dumps([_slots(schema.inputs), _slots(schema.outputs), rows, defined])
         versions[domain][name].setdefault(entry, []).append(since)
     return {
         "version": ".".join(onnxruntime.__version__.split(".")[:2]),
@@ -89,7 +90,7 @@ def _serves(kernel: Any, since: int) -> bool:
 
 
 def _functions() -> set[tuple[str, str, int]]:
-    schemas: list[Any] = onnx.defs.get_all_schemas_with_history()
+    schemas: Iterable[Any] = onnx.defs.get_all_schemas_with_history()
     return {
         (each.domain, each.name, each.since_version)
         for each in schemas
@@ -109,7 +110,7 @@ def _slots(parameters: Any) -> list[str]:
 def _taken(defined: Types, kernel: Any, name: str) -> Types:
     """The types that a kernel takes, as far as the operator is defined for them.
 
-    For fp16, without a kernel of its own, the runtime inserts conversions to fp32.
+    For fp16 without a kernel, the runtime inserts conversions to fp32.
     """
     taken = {}
     for variable, types in defined.items():

@@ -143,10 +143,10 @@ def stored(tensor: TensorProto, removed: RemovedTensors, role: str = "") -> Stor
 
 
 def _wrong_length(
-    name: str, dims: tuple[int, ...], needed: int, found: int, place: str = "it"
+    name: str, dims: tuple[int, ...], needed: int, stored_bytes: int, place: str = "it"
 ) -> CorruptModel:
     return CorruptModel(
-        f"constant {name!r} of shape {list(dims)} needs {needed:,} bytes; {place} has {found:,}"
+        f"constant {name!r} of shape {list(dims)} needs {needed:,} bytes; {place} has {stored_bytes:,}"
     )
 
 

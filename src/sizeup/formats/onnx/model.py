@@ -91,7 +91,7 @@ def _check_name(key: _Key, is_known: bool) -> None:
     if domain in _STANDARD or is_registered(domain, name) or defs.has(name, domain):
         raise CorruptModel(
             f"{label} redefines an operator that runtimes know, so they ignore or refuse it;"
-            " move the function to a domain of its own"
+            " move the function to another domain"
         )
 
 

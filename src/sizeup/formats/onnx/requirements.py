@@ -110,5 +110,5 @@ def _false_types(block: Block, frame: Frame | None) -> Iterator[str]:
     for name, declared in block.declared.items():
         known = None if frame is None else frame.types.get(name)
         if known is not None and declared.element and known.element not in (0, declared.element):
-            found, text = dtype_of(known.element).name, dtype_of(declared.element).name
-            yield f"{name!r} is declared as {text}, but is {found}"
+            declaration, computed = dtype_of(declared.element).name, dtype_of(known.element).name
+            yield f"{name!r} is declared as {declaration}, but is {computed}"
