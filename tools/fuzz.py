@@ -94,9 +94,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _modes(name: str, is_single: bool) -> list[str]:
-    """The modes of a target; single inputs are not compared with a runtime."""
+    """The modes of a target, or of all in a group; single inputs are not compared with a runtime."""
     is_compared = name in COMPARED and not is_single
-    return [*TARGETS[GROUPS.get(name, (name,))[0]].modes, *["differential"] * is_compared]
+    first, *others = (TARGETS[each].modes for each in GROUPS.get(name, (name,)))
+    modes = [mode for mode in first if all(mode in each for each in others)]
+    return [*modes, *["differential"] * is_compared]
 
 
 def _check_atheris() -> None:

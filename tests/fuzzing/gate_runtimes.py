@@ -6,6 +6,7 @@ this file asks; run, it answers.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -49,7 +50,9 @@ class Runtimes:
 
     def outcome(self, runtime: str, original: Path, mutant: Path) -> Outcome:
         """Run both files on the same inputs."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, __file__],
                 stdin=subprocess.PIPE,
@@ -67,6 +70,12 @@ class Runtimes:
             **{name: tuple(each) if isinstance(each, list) else each for name, each in answer.items()}
         )
 
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+
 
 def _lift_limits() -> None:
     """The limits of the fuzzer's worker are not for runtimes."""
@@ -82,6 +91,8 @@ def main() -> None:
     """Answer every line of standard input."""
     for line in sys.stdin:
         runtime, *paths = json.loads(line)
+        for name in _MODULES[runtime]:  # every copy has them
+            importlib.import_module(name)
         original, mutant = (_in_a_copy(_RUN[runtime], path) for path in paths)
         answer: dict[str, Any] = {"refusal": mutant.get("refusal", "")}
         if "outputs" in original and "outputs" in mutant:
@@ -220,6 +231,11 @@ def _macs(event: dict[str, Any]) -> int:
     return math.prod((made if operator == "Conv" else read)[0]) * math.prod(read[1][1:])
 
 
+_MODULES = {
+    "litert": ("numpy", "ai_edge_litert.interpreter"),
+    "tflm": ("numpy", "ai_edge_litert.schema_py_generated", "tflite_micro"),
+    "ort": ("numpy", "onnxruntime"),
+}
 _RUN = {"litert": _litert, "tflm": _tflm, "ort": _ort}
 
 

@@ -109,6 +109,13 @@ class _Profiles(Tables):
 class _Ours(Settings):
     """A mutator of TOML files with the first line of those that sizeup wrote."""
 
+    def seeds(self, folder: Path) -> list[bytes]:
+        """What sizeup writes."""
+        folder.mkdir(exist_ok=True)
+        path = folder / "own.toml"
+        write.save(path, {**_FIT, "name": "rpi4/ort"}, None)
+        return [path.read_bytes()]
+
     def mutate(self, content: bytes, random: Random) -> bytes:
         """Keep the first line, which is no part of the values."""
         return f"{write.HEAD}\n\n".encode() + super().mutate(content.partition(b"\n\n")[2], random)
@@ -174,23 +181,17 @@ models = "net.tflite"
 baseline = "baselines.json"
 growth = { macs = "5%", weights = "9%" }
 """
-_OWN = f"""{write.HEAD}
-
-[[device]]
-name = "host"
-title = "This machine"
-units = [{{ core = "cortex-a76", cores = 4, clock = "2.4 GHz" }}]
-[[fit]]
-name = "rpi5/ort"
-rates = {{ pooled = {{ mac = 4.4e-09, byte = 1e-9, launch = 1e-6 }}, schema = 1 }}
-[[anchor]]
-name = "h100/vllm"
-value = 7.75e-10
-"""
 _FIT = {
-    "name": "new/ort",
-    "measurements": 3,
-    "rates": {"schema": 1, "pooled": {"mac": 1e-9, "classes": {"a": 1}}},
+    "name": "rpi5/ort",
+    "precisions": ["int8"],
+    "measurements": 4,
+    "error": 0.19,
+    "within": 0.5,
+    "tau": 1.0,
+    "held_out": "network",
+    "source": "measured: by hand",
+    "rates": {"schema": 1, "pooled": {"mac": 4.4e-9, "byte": 1e-9, "launch": 1e-6}},
+    "band": {"low": -0.4, "high": 0.4},
 }
 
 PRICES, REQUESTS, ACCURACIES = Tables((_PRICES,)), Tables((_REQUESTS,)), Tables((_ACCURACIES,))
@@ -198,7 +199,7 @@ TIMES, LISTS = Tables((_TIMES,)), Tables(("# models\nnet.tflite\n*.tflite\n./net
 PROFILES = _Profiles((_ORT, _TRACE, BENCHMARK, AVERAGES), "\t")
 CACHES = _Lines((_CACHE,))
 LOSSES, BASELINES = (Settings((each,), json.loads, json_text) for each in (_LOSSES, _BASELINES))
-OWN_TARGETS = _Ours((_OWN,), tomllib.loads, toml)
+OWN_TARGETS = _Ours((), tomllib.loads, toml)
 
 
 def prices(path: Path) -> Any:
@@ -273,7 +274,7 @@ def own_targets(path: Path) -> Any:
     """A file of fitted rates to which sizeup adds others: it must read again what it wrote."""
     write.save(path, _FIT, None)
     write.check_writable(path)
-    assert _FIT["name"] in path.read_text("utf-8"), "what was saved is not in the file"
+    assert str(_FIT["name"]) in path.read_text("utf-8"), "what was saved is not in the file"
 
 
 def _net(path: Path) -> Path:

@@ -123,6 +123,7 @@ TARGETS: Mapping[str, Target] = {
 }
 COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
 GROUPS: Mapping[str, tuple[str, ...]] = {
+    "all": tuple(TARGETS),
     "toml": (
         *("devices", "calibrations", "budgets", "sweeps"),
         *("coefficients", "precision-maps", "gpu-specs"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzzing.gate_runtimes import RUNTIMES, Runtimes
 from fuzzing.supervisor import Summary, fuzz, report
 from fuzzing.targets import GROUPS, TARGETS, Target, mutant, seeds_of
 from fuzzing.verdicts import judge, wrong_numbers
@@ -25,6 +26,15 @@ def _without_shared_models() -> Iterator[None]:
     patch.setenv("SIZEUP_SHARED", "/nonexistent")
     yield
     patch.undo()
+    RUNTIMES.close()
+
+
+@pytest.fixture
+def runtimes() -> Iterator[Runtimes]:
+    """A process that runs models, which ends with the test."""
+    started = Runtimes()
+    yield started
+    started.close()
 
 
 def _round_here(name: str, mode: str, inputs: int, folder: Path) -> tuple[int, list[str]]:
@@ -33,7 +43,7 @@ def _round_here(name: str, mode: str, inputs: int, folder: Path) -> tuple[int, l
     run, path, results, findings = target.runner(mode), folder / f"input{target.suffix}", 0, []
     for index in range(inputs):
         path.unlink(missing_ok=True)
-        path.write_bytes(mutant(target, folder / "seeds", SEED, index))
+        path.write_bytes(mutant(target, folder / "seeds", SEED, index, mode))
         has_result, finding = judge(run, path)
         results += has_result
         if finding is not None:
@@ -60,6 +70,82 @@ def test_plans_verdicts_and_written_files_of_mutants_hold(name: str, mode: str, 
 
 
 @pytest.mark.extras
+@pytest.mark.parametrize("name", MODELS)
+def test_no_mutant_that_computes_the_same_passes_a_gate(name: str, tmp_path: Path) -> None:
+    results, findings = _round_here(name, "gate", 120, tmp_path)
+    assert not findings, "\n".join(findings)
+    assert results > 60
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(("name", "runtime"), [("tflite", "litert"), ("tflite", "tflm"), ("onnx", "ort")])
+def test_most_mutants_of_a_gate_compute_the_same(
+    name: str, runtime: str, tmp_path: Path, runtimes: Runtimes
+) -> None:
+    """What the mode rests on: a runtime takes the mutants, which are not those of another mode."""
+    pytest.importorskip(
+        "tflite_micro" if runtime == "tflm" else "ai_edge_litert" if name == "tflite" else "onnxruntime"
+    )
+    from fuzzing import onnx_cheats, tflite_cheats
+
+    cheats, target = (tflite_cheats if name == "tflite" else onnx_cheats), TARGETS[name]
+    original, changed = tmp_path / f"original.{name}", tmp_path / f"mutant.{name}"
+    same = 0
+    for index in range(30):
+        content = mutant(target, tmp_path / "seeds", SEED, index, "gate")
+        original.write_bytes(cheats.seeds(tmp_path)[cheats.original_of(content)])
+        changed.write_bytes(content)
+        is_changed = content != original.read_bytes()
+        same += is_changed and runtimes.outcome(runtime, original, changed).is_same
+    assert same > 10
+
+
+@pytest.mark.extras
+def test_a_plan_that_runs_garbage_and_a_function_that_nothing_calls_are_wrong(
+    tmp_path: Path, runtimes: Runtimes
+) -> None:
+    """What the runtimes say of them: the first computes something else, the second what it did."""
+    pytest.importorskip("tflite_micro")
+    pytest.importorskip("onnxruntime")
+    import numpy as np
+    from onnx import helper
+
+    from formats.onnx.making import node
+    from fuzzing import onnx_cheats, tflite_cheats
+    from fuzzing.tflite_models import add_metadata
+
+    paths = [tmp_path / name for name in ("a.tflite", "b.tflite", "a.onnx", "b.onnx")]
+    file = tflite_cheats.residual()
+    paths[0].write_bytes(file.pack())
+    plan = [1, 0, len(file.main.table.tensors), *[0] * len(file.main.table.tensors)]
+    add_metadata(file, "OfflineMemoryAllocation", np.array(plan, np.int32).tobytes())
+    paths[1].write_bytes(file.pack())
+    planned = runtimes.outcome("tflm", paths[0], paths[1])
+    assert (planned.is_same, planned.refusal) == (False, "")
+    assert planned.head[1] < planned.head[0]
+    assert runtimes.outcome("litert", paths[0], paths[1]).is_same
+    made = onnx_cheats.product()
+    paths[2].write_bytes(made.SerializeToString())
+    body = [node("Identity", "a", "c")]
+    made.functions.append(
+        helper.make_function("", "MatMul", ["a", "b"], ["c"], body, [helper.make_opsetid("", 18)])
+    )
+    paths[3].write_bytes(made.SerializeToString())
+    shadowed = runtimes.outcome("ort", paths[2], paths[3])
+    assert (shadowed.is_same, shadowed.macs) == (True, (256 * 64, 256 * 64))
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(
+    ("name", "inputs"), [*((name, 200) for name in GROUPS["tables"]), ("stores", 20), ("repositories", 40)]
+)
+def test_mutated_tables_and_folders_are_read_or_refused(name: str, inputs: int, tmp_path: Path) -> None:
+    results, findings = _round_here(name, "analyze", inputs, tmp_path)
+    assert not findings, "\n".join(findings)
+    assert results > inputs / 8
+
+
+@pytest.mark.extras
 @pytest.mark.parametrize("name", GROUPS["toml"])
 def test_mutated_settings_are_read_or_refused(name: str, tmp_path: Path) -> None:
     results, findings = _round_here(name, "analyze", 300, tmp_path)
@@ -80,7 +166,7 @@ def test_every_language_model_and_cluster_gives_a_result(name: str, tmp_path: Pa
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"]])
+@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"], *GROUPS["tables"], "stores"])
 def test_every_seed_gives_a_result(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     run, path = target.runner("analyze"), tmp_path / f"input{target.suffix}"
@@ -90,7 +176,7 @@ def test_every_seed_gives_a_result(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"]])
+@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"], *GROUPS["tables"], "repositories"])
 def test_an_input_is_the_same_whenever_it_is_made(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     inputs = [mutant(target, tmp_path, SEED, index) for index in range(100)]
@@ -188,7 +274,7 @@ def run_tool(*arguments: str, without: Path | None = None) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tflite", "--mode", "bogus"), "choose from analyze, plan, check, optimize, differential"),
+        (("tflite", "--mode", "bogus"), "choose from analyze, plan, check, optimize, gate, differential"),
         (("toml", "--mode", "plan"), "toml has no mode 'plan'; choose from analyze\n"),
         (("pt2", "--replay", "missing.pt2"), "--replay: no file missing.pt2"),
     ],

@@ -65,7 +65,7 @@ def rare_tables() -> bytes:
         graph.op("FULLY_CONNECTED", [source, weights, -1], [result], options("FullyConnectedOptions"))
         graph.ends([source], [result])
     _sign(file, [("flag", flag), ("data", data)], [("result", final)])
-    _add_metadata(file, "min_runtime_version", b"1.5.0".ljust(16, b"\0"))
+    add_metadata(file, "min_runtime_version", b"1.5.0".ljust(16, b"\0"))
     return file.pack()
 
 
@@ -105,11 +105,12 @@ def offline_plan() -> bytes:
     file.main.op("LOGISTIC", [y], [z])
     file.main.ends([x], [z])
     plan = np.array([1, 0, 3, 0, 64, 128], np.int32)
-    _add_metadata(file, "OfflineMemoryAllocation", plan.tobytes())
+    add_metadata(file, "OfflineMemoryAllocation", plan.tobytes())
     return file.pack()
 
 
-def _add_metadata(file: File, name: str, content: bytes) -> None:
+def add_metadata(file: File, name: str, content: bytes) -> None:
+    """Add an entry of metadata to a file."""
     entry = schema.MetadataT()
     entry.name, entry.buffer = name, file.buffer(content)
     file.model.metadata = [*(file.model.metadata or []), entry]
