@@ -22,7 +22,7 @@ pytest.importorskip("ai_edge_litert")
 pytest.importorskip("torch")
 
 import sizeup
-from sizeup.errors import LimitReached, SizeupError
+from sizeup.errors import LimitReached, LoadError, SizeupError
 from sizeup.memory.check import check_offsets, shared_bytes
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.overlap_packing import overlapping_buffers
@@ -31,7 +31,7 @@ from sizeup.memory.schedule import best_schedule
 from sizeup.memory.schedule_problem import ScheduleProblem, static_bound
 from sizeup.memory.tflm.head import place_greedily
 from timing import cpu_seconds
-from worst_shapes import LARGEST
+from worst_shapes import LARGEST, onnx_bomb, onnx_called_often, onnx_products, onnx_symbols
 
 pytestmark = [pytest.mark.alone, pytest.mark.extras]
 
@@ -77,8 +77,8 @@ _LIVES = (_live, _short, _stairs)
 def _buffers(lives: Callable[[int], tuple[list[int], list[int]]], count: int) -> Buffers:
     firsts, lasts = lives(count)
     sizes = [16 * (1 + 37 * buffer % 101) for buffer in range(count)]
-    columns = (np.array(column, np.int64) for column in (sizes, firsts, lasts))
-    return Buffers(*columns, ((),) * count, (), max(lasts) + 1)
+    size, first, last = (np.array(column, np.int64) for column in (sizes, firsts, lasts))
+    return Buffers(size, first, last, ((),) * count, (), max(lasts) + 1)
 
 
 def _greedy(buffers: Buffers) -> list[int]:
@@ -86,7 +86,7 @@ def _greedy(buffers: Buffers) -> list[int]:
 
 
 def _above(buffers: Buffers) -> list[int]:
-    return np.concatenate(([0], np.cumsum(buffers.size)))[:-1].tolist()
+    return [0, *np.cumsum(buffers.size).tolist()[:-1]]
 
 
 _PLANNERS: dict[str, Callable[[Buffers], object]] = {
@@ -211,6 +211,33 @@ def test_a_file_ten_times_as_large_takes_ten_times_as_long(verb: Any, shape: Any
         _outcome(verb, path)  # imports
         times.append(seconds(partial(_outcome, verb, path), 1))
     assert times[1] < _ROOM * 11 * max(times[0], 0.02), times
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (onnx_bomb(17), "the functions of the model expand to 262,142 operators"),
+        (onnx_called_often(2_000), "the functions of the model expand to 100,[0-9,]+ bytes"),
+        (onnx_symbols(5_000), "and 4,980 more. Add"),
+    ],
+    ids=["nested functions", "a large function", "dimensions"],
+)
+def test_what_would_be_too_large_is_an_error(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(LoadError, match=message) as raised:
+        sizeup.load(path)
+    assert len(str(raised.value)) < 4_000
+
+
+@pytest.mark.parametrize(
+    ("shape", "free"), [(onnx_products, ["a", "b"]), (onnx_symbols, [f"s{n}" for n in range(4_000)])]
+)
+def test_closed_forms_of_very_many_terms_are_refused(shape: Any, free: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(shape(4_000))
+    with pytest.raises(LimitReached, match="in more than 2,000 terms"):
+        sizeup.explain(path, free=free)
 
 
 @pytest.mark.parametrize("shape", LARGEST)

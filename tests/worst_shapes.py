@@ -382,6 +382,19 @@ def onnx_bomb(count: int) -> bytes:
     return onnx_file([node], [_vector("x")], [_vector("y")], domains=["d"], functions=functions)
 
 
+def onnx_called_often(count: int) -> bytes:
+    """A function with a long attribute, and calls of it."""
+    magic = _node("Magic", ["a"], ["b"], values=[1.0] * 10_000)
+    magic.domain = "evil"
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("evil", 1)]
+    function = helper.make_function("d", "f", ["a"], ["b"], [magic], opsets)
+    nodes = [_node("f", [f"{n}"], [f"{n + 1}"]) for n in range(count)]
+    for node in nodes:
+        node.domain = "d"
+    ends = [_vector("0")], [_vector(f"{count}")]
+    return onnx_file(nodes, *ends, domains=["d", "evil"], functions=[function])
+
+
 def onnx_functions(count: int) -> bytes:
     """Many functions, each called once."""
     opsets = [helper.make_opsetid("", 17)]
@@ -718,7 +731,7 @@ LARGEST: dict[Callable[[int], bytes], int] = {
     tflite_random: 14_000,
     tflite_shared: 200_000,
     tflite_graphs: 5_000,
-    tflite_calls: 49,
+    tflite_calls: 9,
     tflite_names: 1_000,
     tflite_long_name: 900_000,
     tflite_kinds: 9_000,
@@ -734,7 +747,8 @@ LARGEST: dict[Callable[[int], bytes], int] = {
     onnx_split: 100_000,
     onnx_nested: 12,
     onnx_deep: 24,
-    onnx_bomb: 40,
+    onnx_bomb: 15,
+    onnx_called_often: 1_300,
     onnx_functions: 8_000,
     onnx_nested_functions: 10_000,
     onnx_names: 1_800,

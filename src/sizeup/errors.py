@@ -196,4 +196,4 @@ class Incomplete(SizeupError):
 
 
 class LimitReached(Incomplete):
-    """A memory plan was not computed, because it takes more steps than the limit."""
+    """A memory plan or an amount was not computed, because it takes more steps than the limit."""

@@ -48,7 +48,7 @@ class AddressSpace:
         times = sorted(set(chain(firsts, lasts)))
         self._leaf = {time: index for index, time in enumerate(times)}
         self._leaves = 1 << len(times).bit_length()
-        # By node: occupied during all of its time, but not of its parent's; and at any part of it, but not all.
+        # By node: occupied during all of its time but not of its parent's, and at a part of its time.
         self._always = defaultdict[int, _Union](_Union)
         self._ever = defaultdict[int, _Union](_Union)
         self._steps = 0
