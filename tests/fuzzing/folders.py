@@ -259,7 +259,7 @@ class _Repositories:
     def seeds(self, folder: Path) -> list[bytes]:
         """Nothing is added, or a repository inside the folder of the models."""
         added: _Files = {"work": {}, "base": {}, "links": {}, "embedded": [], "replaced": False}
-        return [json.dumps(each).encode() for each in (added, {**added, "embedded": ["models", ".."]})]
+        return [json.dumps(each).encode() for each in (added, {**added, "embedded": ["models", "."]})]
 
     def mutate(self, content: bytes, random: Random) -> bytes:
         """Add to it."""
@@ -309,7 +309,7 @@ def _add_link(added: _Files, random: Random) -> None:
 def _embed(added: _Files, random: Random) -> None:
     """A repository in ordinary files whose base has the grown network; or the same by replacement."""
     place = random.choice(("models", "models", ".", "models/sub", "models/.git"))
-    added["embedded"] = [place, random.choice(("..", "..", ".", "../..", ""))]
+    added["embedded"] = [place, random.choice((".", ".", "..", "../..", ""))]
     added["replaced"] = random.random() < 0.2
 
 
