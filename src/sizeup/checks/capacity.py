@@ -272,8 +272,8 @@ def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNe
         if runtime.packs_weights
         else "loaded once"
     )
-    most = (copies - 1) * weights + needs.most_loaded_bytes
-    parts = [MemoryPart("weights", 0 if _is_bound(needs) else weights, most, basis)]
+    loaded = (copies - 1) * weights + needs.most_loaded_bytes
+    parts = [MemoryPart("weights", 0 if _is_bound(needs) else weights, loaded, basis)]
     if usage.unknown_sizes:
         unknown.append(usage.unavailable_reason)
         parts.append(
