@@ -141,7 +141,8 @@ def attention() -> _Model:
 
 
 def _node(made: _Model, random: Random) -> onnx.NodeProto:
-    return random.choice(made.graph.node)
+    nodes: Sequence[onnx.NodeProto] = made.graph.node
+    return random.choice(nodes)
 
 
 def _values(made: _Model) -> list[str]:

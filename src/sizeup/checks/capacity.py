@@ -280,9 +280,11 @@ def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNe
             MemoryPart("tensors", usage.peak_bytes, None, "without tensors whose size depends on data")
         )
     else:
-        most = None if usage.unmodeled else usage.peak_bytes
+        peak_high = None if usage.unmodeled else usage.peak_bytes
         more = f"; {usage.unmodeled_reason}" if usage.unmodeled else ""
-        parts.append(MemoryPart("tensors", usage.peak_bytes, most, f"peak of the original schedule{more}"))
+        parts.append(
+            MemoryPart("tensors", usage.peak_bytes, peak_high, f"peak of the original schedule{more}")
+        )
     if limit is None:
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
     reserve, assumptions = _reserve(limit, available)
