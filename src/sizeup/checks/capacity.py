@@ -20,8 +20,6 @@ from sizeup.dtypes import precision_name
 from sizeup.formats.names import file_words, is_unreadable
 from sizeup.targets import GpuProcess, Runtime, Target
 
-# Bounds of the arena tail in bytes per operator if there is no .tflite file (30 files: 166 to 1,771).
-_TAIL = (128, 2048)
 # RAM reserved for the runtime and other software on an operating system: 1/10 of it, at least 128 MiB.
 _RESERVE_SHARE, _RESERVE_LEAST = 10, 128 << 20
 _CUDNN = ("conv", "conv_transpose")
@@ -31,7 +29,7 @@ _FLOATS = (
     "the upper end of the RAM is that of a converter that keeps floats between DequantizeLinear and"
     " QuantizeLinear"
 )
-# Kernel libraries whose memory is part of the computed arena.
+# Kernel libraries whose memory is part of the arena.
 _EXACT = ("reference", "cmsis-nn")
 
 
@@ -96,7 +94,8 @@ def fit_memory(
     flash_need = None
     if is_bare:
         code = code_part(needs, target)
-        flash_need = flash_memory(target, flash, [_stored(needs, target)], code, len(needs.graph.ops))
+        count = max(len(graph.ops) for graph in (needs.graph, *needs.written))
+        flash_need = flash_memory(target, flash, [_stored(needs, target)], code, count)
     support = npu_support(needs, target)
     if support.undetermined_reason:
         memory = _undetermined(memory, "host", support.undetermined_reason)
@@ -224,33 +223,36 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
         if needs.precision is not None:
             basis += f" and every layer at {precision_name(needs.precision)}"
         parts = [MemoryPart("arena", *bounds, basis)]
-        if kernels in _EXACT:
-            return parts
     elif arena is not None:
         parts = [MemoryPart("arena", arena.head_bytes, None, arena.tail_unknown_reason)]
     else:
-        packed, count, conversion = needs.greedy_plan_bytes, len(needs.graph.ops), needs.conversion
-        least = needs.in_integers
-        parts = [
-            MemoryPart(
-                "arena", least.usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"
-            ),
-            MemoryPart(
-                "interpreter",
-                _TAIL[0] * len(least.graph.ops),
-                _TAIL[1] * (count + 1 + conversion.added_operators),
-                f"assumed for {units.plural(count, 'operator')}, as there is no .tflite file",
-            ),
-        ]
-        if conversion.between_bytes:
-            basis = f"assumed for the operators that replace {', '.join(conversion.composed)}"
-            parts.append(MemoryPart("conversion", 0, conversion.between_bytes, basis))
-        parts = _with_unmodeled(parts, needs)
+        parts = _with_unmodeled(converted_parts(needs, target), needs)
+    if kernels in _EXACT:
+        return parts
     most = needs.scratch_bytes(target)
     if most is None:
         parts.append(MemoryPart("scratch", 0, None, f"scratch buffers of {kernels} kernels are not known"))
     elif most:
         parts.append(MemoryPart("scratch", 0, most, f"largest scratch buffer of {kernels} kernels"))
+    return parts
+
+
+def converted_parts(needs: Needs, target: Target | None) -> list[MemoryPart]:
+    """The arena of the .tflite files that converters may write of a model in another format."""
+    bounds = None if needs.graph.format == "tflite" else needs.converted_arena(target)
+    if bounds is None:
+        return [MemoryPart("tensors", needs.usage.peak_bytes, None, "the arena is not known")]
+    (low_head, high_head), (low, high) = bounds.head, bounds.arena
+    parts = [
+        MemoryPart("arena", low_head, high_head, "tensors and scratch as placed by TFLite Micro's planner"),
+        MemoryPart(
+            "interpreter", low - low_head, high - high_head, "of the operators that a converter may write"
+        ),
+    ]
+    if bounds.composed_bytes:
+        names = ", ".join(needs.conversion.composed) or "recurrent cells"
+        basis = f"assumed for the operators that replace {names}"
+        parts.append(MemoryPart("conversion", 0, bounds.composed_bytes, basis))
     return parts
 
 
@@ -362,7 +364,7 @@ def _stored(needs: Needs, target: Target) -> MemoryPart:
     """The model size: that of the file, or bounds for a file with these weights."""
     if not target.runtime.micro:
         return stored_weights(needs, target)
-    least, most = needs.stored_bytes
+    least, most = needs.converted_file_bytes
     if least == most:
         return MemoryPart("model", least, most, "size of the file")
     return MemoryPart("model", least, most, "weights, plus the other content of such a file")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
+from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, converted_parts, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
-from sizeup.checks.needs import NO_GREEDY_PLAN, Needs
+from sizeup.checks.needs import Needs
 from sizeup.checks.npu import NpuFit, is_npu_target, npu_estimate
-from sizeup.cost import Column, Cost
+from sizeup.cost import Column, Cost, count
 from sizeup.dtypes import DType
 from sizeup.errors import TargetError
 from sizeup.graph import Graph, name_of
@@ -130,12 +130,13 @@ def _arena(subject: Subject) -> Amount:
         return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
     if reason := needs.unsupported_reason(subject.target):
         return Amount(None, None, None, f"TFLite Micro does not run this file: {reason}")
-    needs = needs.converted
     if needs.usage.unmodeled:
         return _peak(subject)
-    least, most = needs.in_integers.usage.peak_bytes, needs.greedy_plan_bytes
-    reason = NO_GREEDY_PLAN if most is None else ""
-    return Amount(least, most, None, reason, subject.peak_tensors)
+    parts = converted_parts(needs.converted, subject.target)
+    low, highs = sum(part.low_bytes for part in parts), [part.high_bytes for part in parts]
+    high = None if None in highs else sum(filter(None, highs))
+    reason = "" if high is not None else parts[-1].basis
+    return Amount(low, high, None, reason, subject.peak_tensors)
 
 
 def _npu_arena(npu: NpuFit) -> Amount:
@@ -179,8 +180,11 @@ def _latency(subject: Subject) -> Amount:
         return Amount(estimate.seconds if estimate.low is None else estimate.low, None, None, reason, largest)
     if estimate.low is None:
         return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
-    reason = "" if estimate.high is not None else "the interval of the latency has no upper end"
-    return Amount(estimate.low, estimate.high, estimate.seconds, reason, largest)
+    low, high = subject.latency_bounds
+    reason = "" if high is not None else "the interval of the latency has no upper end"
+    if high is None and estimate.high is not None:
+        reason = "a converter may write operators whose time is not known"
+    return Amount(low, high, estimate.seconds, reason, largest)
 
 
 def _open_end(subject: Subject) -> str:
@@ -208,10 +212,15 @@ def _energy(subject: Subject) -> Amount:
     least = 0.0 if energy.low is None or energy.is_upper_bound else energy.low
     if reason := _open_end(subject):
         return Amount(least, None, None, reason)
-    if energy.high is None:
+    high, reason = energy.high, ""
+    if high is None:
         is_known = energy.low is not None
         reason = "its interval has no upper end" if is_known else "no prediction interval is known"
-    return Amount(least, energy.high, energy.joules, reason)
+    elif not isinstance(subject.estimate, str) and subject.estimate.high:
+        slowest = subject.latency_bounds[1]
+        high = None if slowest is None else high * slowest / subject.estimate.high
+        reason = "" if high is not None else "a converter may write operators whose time is not known"
+    return Amount(least, high, energy.joules, reason)
 
 
 _ALL = (
@@ -277,6 +286,24 @@ class Subject:
             return latency.estimate(self.cost, self.target, self.precision)
         except TargetError as error:
             return str(error)
+
+    @cached_property
+    def latency_bounds(self) -> tuple[float | None, float | None]:
+        """The interval of the latency, also of the files that converters for microcontrollers may write."""
+        from sizeup import latency
+
+        estimate, target = self.estimate, self.target
+        if isinstance(estimate, str) or target is None:
+            return None, None
+        low, high = estimate.low, estimate.high
+        for graph in self.needs.written if target.runtime.micro and low is not None else ():
+            try:
+                other = latency.estimate(count(graph), target)
+            except TargetError:
+                return low, None
+            low = min(low, other.seconds if other.low is None else other.low)
+            high = None if high is None or other.high is None else max(high, other.high)
+        return low, high
 
     @cached_property
     def energy(self) -> EnergyEstimate | str:

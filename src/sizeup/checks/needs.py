@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from pathlib import Path
 
 from sizeup.checks.npu import NpuFit, fit_npu
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
-from sizeup.errors import LimitReached
+from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Graph, is_precomputed
 from sizeup.memory import (
     ActivationBounds,
@@ -29,30 +30,27 @@ from sizeup.memory.tflm import (
     FIRMWARE,
     Build,
     Conversion,
+    ConvertedArena,
     MicroArena,
     chip_of,
     conversion_of,
+    converted_arena,
+    converted_file_bytes,
     firmwares,
     largest_scratch_bytes,
-    max_scratch_bytes,
+    lowered_most,
     unlisted_operators,
 )
-from sizeup.memory.tflm.head import place_greedily
 from sizeup.memory.tflm.layout import Chip
 from sizeup.mixed_precision import assign, layers
 from sizeup.targets import Runtime, Target, word_bits_of
 
 _OTHER_CONSTANTS = ("buffer", "constant")
-_ALIGNMENT = 16  # of TFLite Micro's buffers, in bytes
 # Bytes of quantization parameters per quantized input and output.
 _DESCRIPTION = 32
 # Growth of a file by quantization, in bytes: scales and zero points of weight and bias per channel, and of
 # every tensor. Four networks grew by 6 to 37 B per channel.
 _BY_CHANNEL, _BY_TENSOR = 48, 128
-
-
-NO_GREEDY_PLAN = "TFLite Micro's planner takes too many steps"
-"""Why there is no plan of TFLite Micro for a graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +168,23 @@ class Needs:
             other += tensors + _BY_CHANNEL * self._channels
         return self.weight_bytes, self.weight_bytes + other + self.in_integers.computed_bytes
 
+    @cached_property
+    def converted_file_bytes(self) -> tuple[int, int]:
+        """Bounds of the size of the .tflite file after a conversion; of a .tflite file, `stored_bytes`."""
+        least, most = self.stored_bytes
+        if self.graph.format == "tflite":
+            return least, most
+        with suppress(Incomplete):
+            low, high = converted_file_bytes(*self._before_conversion, self.precision)
+            least, most = min(least, low), max(most, high)
+        return least, most
+
+    @property
+    def _before_conversion(self) -> tuple[Graph, tuple[Graph, ...]]:
+        """The graph that a conversion starts from at the least, and those at the most."""
+        least, most = self.converted.in_integers.graph, self.converted.graph
+        return least, (most,) if least is most else (most, least)
+
     @property
     def _channels(self) -> int:
         """An upper bound of the output channels of all layers: which axis they are depends on the format."""
@@ -206,6 +221,34 @@ class Needs:
                 return None
             sizes.append(size)
         return min(sizes), max(sizes) + self.quantization_bytes
+
+    def converted_arena(self, target: Target | None = None) -> ConvertedArena | None:
+        """Bounds of the arena of the .tflite files that converters may write; None if they are not known."""
+        bounds = [self._converted_arena_of(build) for build in _firmwares(target)]
+        known = [each for each in bounds if each is not None]
+        return reduce(or_, known) if len(known) == len(bounds) else None
+
+    @cached_property
+    def written(self) -> tuple[Graph, ...]:
+        """The graphs of .tflite files that converters may write of one in another format."""
+        if self.graph.format == "tflite":
+            return ()
+        with suppress(Incomplete):
+            _, most = self._before_conversion
+            return tuple(each for graph in most for each in lowered_most(graph, self.precision, FIRMWARE))
+        return ()
+
+    def _converted_arena_of(self, build: Build) -> ConvertedArena | None:
+        if build not in self._converted_arenas:
+            with suppress(Incomplete):
+                self._converted_arenas[build] = converted_arena(
+                    *self._before_conversion, self.precision, build
+                )
+        return self._converted_arenas.setdefault(build, None)
+
+    @cached_property
+    def _converted_arenas(self) -> dict[Build, ConvertedArena | None]:
+        return {}
 
     def unsupported_reason(self, target: Target | None = None) -> str | None:
         """Why TFLite Micro cannot run the file; None if no reason is known."""
@@ -279,38 +322,32 @@ class Needs:
         ports = len(self.graph.inputs) + len(self.graph.outputs)
         return _DESCRIPTION * ports if self.is_converted else 0
 
-    @cached_property
-    def greedy_plan_bytes(self) -> int | None:
-        """The size of the memory plan that TFLite Micro's planner makes, for graphs of any format.
-
-        None if that takes too many steps.
-        """
-        buffers = self.usage.buffers
-        sizes = [math.ceil(size / _ALIGNMENT) * _ALIGNMENT for size in buffers.size.tolist()]
-        try:
-            offsets = place_greedily(sizes, buffers.first.tolist(), buffers.last.tolist())
-        except LimitReached:
-            return None
-        return max(map(sum, zip(offsets, sizes, strict=True)), default=0)
-
     def scratch_bytes(self, target: Target) -> int | None:
         """An upper bound of the largest scratch buffer of a target's kernels; None if it is not known.
 
         For ESP-NN and a .tflite file, it is the scratch that its functions request.
         """
-        kernels = target.runtime.micro
-        if kernels == "cmsis-nn" and _may_have_helium(target):
-            kernels = "cmsis-nn with helium"
+        if target.runtime.micro != "esp-nn":
+            return None
         core = target.units[0].core
         chip = chip_of("" if core is None else core.name)
-        key = kernels + chip
-        if key not in self._scratch:
+        if chip not in self._scratch:
             graph = self.micro_graph
-            if kernels == "esp-nn" and graph.format == "tflite" and graph.other_graphs is not None:
-                self._scratch[key] = self._esp_nn_bytes(chip, (graph, *graph.other_graphs))
+            if graph.format != "tflite":
+                self._scratch[chip] = self._converted_esp_nn_bytes(chip)
+            elif graph.other_graphs is not None:
+                self._scratch[chip] = self._esp_nn_bytes(chip, (graph, *graph.other_graphs))
             else:
-                self._scratch[key] = max_scratch_bytes(graph, kernels)
-        return self._scratch[key]
+                self._scratch[chip] = None
+        return self._scratch[chip]
+
+    def _converted_esp_nn_bytes(self, chip: Chip) -> int | None:
+        """As `_esp_nn_bytes`, of the .tflite files that converters may write."""
+        builds = (FIRMWARE, replace(FIRMWARE, kernels="esp-nn", chip=chip))
+        plain, planned = map(self._converted_arena_of, builds)
+        if plain is None or planned is None:
+            return None
+        return max(planned.scratch_bytes, planned.arena[1] - plain.arena[1])
 
     def _esp_nn_bytes(self, chip: Chip, graphs: tuple[Graph, ...]) -> int:
         """The scratch of ESP-NN, or what the arena grows by if that is more: requests take space too."""
@@ -333,7 +370,7 @@ class Needs:
         return {}
 
     @cached_property
-    def _scratch(self) -> dict[str, int | None]:
+    def _scratch(self) -> dict[Chip, int | None]:
         return {}
 
 
@@ -344,8 +381,3 @@ def is_run_by_torch(target: Target) -> bool:
 
 def _firmwares(target: Target | None) -> tuple[Build, ...]:
     return firmwares((), "") if target is None else firmwares(target.architectures, target.runtime.micro)
-
-
-def _may_have_helium(target: Target) -> bool:
-    """Whether CMSIS-NN may use the Helium vector extension; assumed for an unknown core."""
-    return any(not architecture or "Helium" in architecture for architecture in target.architectures)

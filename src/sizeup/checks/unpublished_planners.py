@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
+from sizeup.memory import activation_bounds
 from sizeup.targets import Target
 
 # Assumed upper bound per op of the structures that describe ops and tensors to a runtime, in bytes.
@@ -22,7 +23,8 @@ def activation_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     name = target.runtime.name
     if not target.is_cpu:
         return [MemoryPart("tensors", low, None, _UNKNOWN_POOLS)]
-    most = _DESCRIPTION_BYTES * (len(needs.graph.ops) + 1)
+    high = max([high, *(activation_bounds(graph).high_bytes for graph in needs.written)])
+    most = _DESCRIPTION_BYTES * (max(len(graph.ops) for graph in (needs.graph, *needs.written)) + 1)
     return [
         MemoryPart("tensors", low, high, f"{name}: from {_LOW} to {_HIGH}"),
         MemoryPart("runtime", 0, most, "assumed: at most 1 KiB per operator that describes it"),
@@ -31,7 +33,7 @@ def activation_parts(needs: Needs, target: Target) -> list[MemoryPart]:
 
 def stored_weights(needs: Needs, target: Target) -> MemoryPart:
     """The model in flash: a compiler stores the weights without the rest of the file."""
-    least, most = needs.stored_bytes
+    least, most = needs.converted_file_bytes
     if target.is_cpu:
         low = min(needs.weight_bytes, least)
         return MemoryPart("model", low, most, "weights, at most the size of the file")

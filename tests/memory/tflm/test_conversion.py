@@ -102,7 +102,7 @@ def test_an_op_with_a_kernel_leaves_nothing_to_state(graph: Graph) -> None:
 
 def test_tensors_between_composed_operators_have_a_bound() -> None:
     # x * sigmoid(x): one tensor of 8 numbers between two operators; at 8 bits, a fourth of its bytes.
-    assert conversion_of(one("silu", (1, 8))) == Conversion((), ("silu",), 32, 1)
+    assert conversion_of(one("silu", (1, 8))) == Conversion((), ("silu",), 32)
     assert conversion_of(one("silu", (1, 8)), dtype("int8")).between_bytes == 8
     assert conversion_of(one("pow", (1, 8), constants=1)).composed == ("pow",)
 

@@ -235,11 +235,12 @@ def _recurrent(context: LoweringContext) -> Lowering:
 
 @lowering("AveragePool", "MaxPool", "LpPool", ".QLinearAveragePool", ".NhwcMaxPool")
 def _pool(context: LoweringContext) -> Lowering:
-    _checked_window(context.node)
+    strides, _ = _checked_window(context.node)
     kernel, data = context.node.sizes("kernel_shape"), context.shape(0)
     if not kernel or (data is not None and len(kernel) != len(data) - 2):
         context.node.refuse(f"kernel_shape {kernel} does not match data of shape {data}")
-    return Lowering((), {"taps": math.prod(kernel)})
+    stride = strides or (1,) * len(kernel)
+    return Lowering((), {"taps": math.prod(kernel), "kernel": kernel, "stride": stride})
 
 
 def _samples(mode: str, axes: int) -> int:

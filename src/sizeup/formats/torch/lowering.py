@@ -39,7 +39,7 @@ def _conv(name: str, args: Arguments) -> Lowering:
 
 
 def _conv_transpose(name: str, args: Arguments) -> Lowering:
-    return Lowering({"in_channels": args["weight"].shape[0], "groups": args.get("groups", 1)})
+    return _conv(name, {**args, "transposed": True})
 
 
 def _deform_conv(name: str, args: Arguments) -> Lowering:

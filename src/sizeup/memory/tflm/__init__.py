@@ -1,17 +1,19 @@
 """TFLite Micro's arena: the planned head and the persistent tail."""
 
 from sizeup.memory.tflm.arena import MicroArena, Scratch, arena
+from sizeup.memory.tflm.before_conversion import ConvertedArena, converted_arena, converted_file_bytes
 from sizeup.memory.tflm.conversion import Conversion, conversion_of, unlisted_operators
 from sizeup.memory.tflm.esp_nn import chip_of, largest_scratch_bytes
 from sizeup.memory.tflm.head import HeadBuffers, Owner, head_buffers
 from sizeup.memory.tflm.layout import FIRMWARE, Build, firmwares
+from sizeup.memory.tflm.lowered import lowered_most
 from sizeup.memory.tflm.subgraphs import leftover_bytes
-from sizeup.memory.tflm.vendor_scratch import max_scratch_bytes
 
 __all__ = [
     "FIRMWARE",
     "Build",
     "Conversion",
+    "ConvertedArena",
     "HeadBuffers",
     "MicroArena",
     "Owner",
@@ -19,10 +21,12 @@ __all__ = [
     "arena",
     "chip_of",
     "conversion_of",
+    "converted_arena",
+    "converted_file_bytes",
     "firmwares",
     "head_buffers",
     "largest_scratch_bytes",
     "leftover_bytes",
-    "max_scratch_bytes",
+    "lowered_most",
     "unlisted_operators",
 ]

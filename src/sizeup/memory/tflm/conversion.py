@@ -108,24 +108,22 @@ class Conversion:
     missing: tuple[str, ...] = ()
     composed: tuple[str, ...] = ()
     between_bytes: int = 0
-    added_operators: int = 0
 
 
 def conversion_of(graph: Graph, precision: DType | None = None) -> Conversion:
     """What a conversion to .tflite does with the op kinds that have no kernel, including control flow."""
-    missing, composed, sizes, added = dict[str, None](), dict[str, None](), [0], 0
+    missing, composed, sizes = dict[str, None](), dict[str, None](), [0]
     for part, op in _computed(graph):
         operators = COMPOSED.get(op.kind, ())
         if name := _missing(part, op, "tflite", RESOLVED):
             missing[name] = None
         elif len(operators) > 1:
             composed[op.kind] = None
-            added += len(operators) - 1
             try:
                 sizes.append(_between_bytes(part, op, precision))
             except (LookupError, ArithmeticError, ValueError):  # operands are missing, or lack dimensions
                 missing[op.kind] = None
-    return Conversion(tuple(missing), tuple(composed), max(sizes), added)
+    return Conversion(tuple(missing), tuple(composed), max(sizes))
 
 
 def unlisted_operators(
@@ -204,6 +202,11 @@ def _computed(graph: Graph) -> Iterator[tuple[Graph, Op]]:
         yield graph, op
         for body in op.bodies:
             yield from _computed(body.graph)
+
+
+def converted_ops(graph: Graph) -> list[Op]:
+    """The ops of the graph itself that a converter writes operators for."""
+    return [op for part, op in _computed(graph) if part is graph]
 
 
 def _is_of_shapes(graph: Graph, op: Op, known: set[int]) -> bool:

@@ -28,7 +28,7 @@ class Call:
     """The call of an operator's kernel; inputs are in the order of our graph."""
 
     op: Op
-    tensors: tuple[Tensor, ...]
+    tensors: Sequence[Tensor]
     build: Build
 
     def input(self, position: int) -> Tensor:

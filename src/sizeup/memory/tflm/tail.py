@@ -64,11 +64,16 @@ def kernel_requests(graph: Graph, op: Op, build: Build) -> KernelRequests:
 
     Raises Incomplete if the kernel does not accept the operator's tensors.
     """
-    kernel = kernel_of(op.source, build)
+    return _requests_of(Call(op, graph.tensors, build))
+
+
+def _requests_of(call: Call) -> KernelRequests:
+    op = call.op
+    kernel = kernel_of(op.source, call.build)
     if kernel is None or kernel.prepare is None:
         return KernelRequests()
     try:
-        requests = kernel.prepare(Call(op, graph.tensors, build))
+        requests = kernel.prepare(call)
     except (LookupError, ValueError, ZeroDivisionError):  # too few dimensions, or an empty filter
         requests = None
     if requests is None or min((*requests.persistent, *requests.scratch), default=0) < 0:
@@ -155,10 +160,34 @@ def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterat
     yield _array("p", handles, build)
 
 
+def kernel_bytes(op: Op, tensors: Sequence[Tensor], build: Build) -> tuple[int, int] | None:
+    """The bytes of an operator in the tail, and of its scratch; None if its kernel takes other tensors."""
+    if kernel_of(op.source, build) is None:
+        return None
+    try:
+        call = Call(op, tensors, build)
+        requests = _requests_of(call)
+        return _operator_bytes(call, requests), sum(requests.scratch)
+    except Incomplete:
+        return None
+
+
+def plain_bytes(op: Op, build: Build) -> int | None:
+    """The bytes of an operator in the tail, without what its kernel requests; None if it has none."""
+    if kernel_of(op.source, build) is None:
+        return None
+    return _operator_bytes(Call(op, (), build), KernelRequests())
+
+
 def operator_bytes(graph: Graph, op: Op, build: Build) -> int:
     """The bytes of an operator in the tail, without alignment between its structures."""
-    kernel = _LIBRARIES[build.kernels][op.source]
-    requests = kernel_requests(graph, op, build)
+    call = Call(op, graph.tensors, build)
+    return _operator_bytes(call, _requests_of(call))
+
+
+def _operator_bytes(call: Call, requests: KernelRequests) -> int:
+    build = call.build
+    kernel = _known_kernel(call.op.source, build)
     own = extent(_NODE, build).size + extent(kernel.options, build).size
     handles = extent("p", build).size * len(requests.scratch)
     data = (extent(kernel.data, build).size, *requests.persistent)
