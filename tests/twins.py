@@ -1,7 +1,7 @@
 """Random networks twice: as ONNX, channels first, and as a .tflite file that a converter could write of it.
 
-How converters write operators is what onnx2tf 1.29.24 (with TensorFlow 2.19) and litert-torch 0.10.0 wrote of such
-networks; tests/converted_twins.py has what files of the former need:
+How converters write operators is what onnx2tf 1.29.24 (with TensorFlow 2.19) and litert-torch 0.10.0 wrote of
+such networks; tests/converted_twins.py has what files of the former need:
 
 - Convolutions, also transposed ones, carry batch norm, bias and ReLU; other activations are operators.
 - Padding that is not that of "same" (strides of 2 with a row on each side) is a PAD before the operator.
@@ -12,9 +12,9 @@ networks; tests/converted_twins.py has what files of the former need:
 - Operators of branches are in another order than in the source: the branch of the last output comes first.
 
 These are not drawn here, and only the files of the real converter have them: onnx2tf writes an average that
-counts padding as one that does not with its edges multiplied (STRIDED_SLICE, MUL, CONCATENATION), a HARD_SWISH
-after a product as two products and two MUL, and operators without int16 between DEQUANTIZE and QUANTIZE;
-litert-torch writes every step of an LSTM as operators.
+counts padding as one that does not with its edges multiplied (STRIDED_SLICE, MUL, CONCATENATION), a
+HARD_SWISH after a product as two products and two MUL, and operators without int16 between DEQUANTIZE and
+QUANTIZE; litert-torch writes every step of an LSTM as operators.
 """
 
 from __future__ import annotations
@@ -556,13 +556,12 @@ def _block(twin: Twin, x: Value) -> Value:  # noqa: C901 - a table of functions
         return twin.pool(x, *random.choice([(2, 2), (3, 2)]), average=random.random() < 0.5)
 
     def single() -> Value:
-        return random.choice(
-            [
-                lambda: twin.act(x, random.choice(["tanh", "leaky", "sigmoid"])),
-                lambda: twin.pad(x, 1),
-                lambda: twin.norm(x),
-            ]
-        )()
+        ways: list[Callable[[], Value]] = [
+            lambda: twin.act(x, random.choice(["tanh", "leaky", "sigmoid"])),
+            lambda: twin.pad(x, 1),
+            lambda: twin.norm(x),
+        ]
+        return random.choice(ways)()
 
     kinds: list[Callable[[], Value]] = [
         convolution,
@@ -602,11 +601,10 @@ def random_twin(seed: int, precision: str | None = None) -> Twin:
     def often() -> bool:
         return random.random() < 0.5
 
-    style = Style(
-        precision or random.choice(["fp32", "int8", "int8", "int16"]),
-        *(often() for _ in range(7)),
-        shuffled=random.choice([0, random.randrange(1, 1 << 30)]),
-    )
+    drawn = precision or random.choice(["fp32", "int8", "int8", "int16"])
+    first, ports, pads, axes, flat, channels, products = (often() for _ in range(7))
+    order = random.choice([0, random.randrange(1, 1 << 30)])
+    style = Style(drawn, first, ports, pads, axes, flat, channels, products, order)
     if style.precision == "fp32":
         style = style._replace(float_ports=False)
     if style.precision == "int16":  # CMSIS-NN takes one scale

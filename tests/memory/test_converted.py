@@ -181,7 +181,7 @@ def test_the_interpreter_needs_what_the_bounds_of_the_exported_network_say(
     (ram,) = (limit for limit in check.limits if limit.name == "ram")
     (planned,) = (part for part in ram.parts if part.name == "arena")
     assert planned.low_bytes == measured.head
-    # A converter may write the padding of the second convolution as an operator: 16 x 64 x 64 and 16 x 66 x 66.
+    # A converter may write the padding of the second convolution as an operator.
     assert planned.high_bytes == (16 * 64 * 64 + 16 * 66 * 66) * (4 if precision == "fp32" else 1)
     assert ram.need_high is not None
     assert measured.head + measured.tail <= ram.need_high  # the tail on 64 bits is the larger one

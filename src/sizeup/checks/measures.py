@@ -296,7 +296,9 @@ class Subject:
         if isinstance(estimate, str) or target is None:
             return None, None
         low, high = estimate.low, estimate.high
-        for graph in self.needs.written if target.runtime.micro and low is not None else ():
+        if low is None or not target.runtime.micro:
+            return low, high
+        for graph in self.needs.written:
             try:
                 other = latency.estimate(count(graph), target)
             except TargetError:

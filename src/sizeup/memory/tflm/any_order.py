@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from random import Random
 from typing import NamedTuple
@@ -131,7 +131,7 @@ def _chain(
     graph: Graph,
     identity: int,
     makers: dict[int, int],
-    readers: dict[int, Sequence[int]],
+    readers: Mapping[int, Sequence[int]],
     outputs: frozenset[int],
 ) -> int:
     """The first tensor of the chain that a tensor is in: of two neighbors, one is live between operators."""

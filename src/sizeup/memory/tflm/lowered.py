@@ -570,14 +570,11 @@ class _Lowering:
         attrs = {"stride": steps, "padding": "same", "kernel": taps, "in_channels": image[3]}
         whole = result
         if self.style.pads:  # which are cut off afterwards
-            whole = (
-                result[0],
-                *(
-                    max((side - 1) * step + extent, count)
-                    for side, step, extent, count in zip(image[1:3], steps, taps, result[1:3], strict=True)
-                ),
-                result[3],
+            height, width = (
+                max((side - 1) * step + extent, count)
+                for side, step, extent, count in zip(image[1:3], steps, taps, result[1:3], strict=True)
             )
+            whole = (result[0], height, width, result[3])
 
         def transposed() -> int:
             operands = [value, *self._weights(op, shape, result[3]), self._indices(4)]
@@ -620,7 +617,7 @@ class _Lowering:
             made = ways[0]()
             for axis in (1, 2):
                 inner = max(result[axis] - 2, 1)
-                parts = []
+                parts: list[int] = []
                 for size in (1, inner, 1):
                     shape = (*result[:axis], size, *result[axis + 1 :])
                     part = self._emit("STRIDED_SLICE", self._operands("STRIDED_SLICE", [made]), shape, dtype)
