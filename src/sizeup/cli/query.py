@@ -13,7 +13,7 @@ import typer
 from sizeup.cli.options import Json, RawCsv
 from sizeup.cli.runner import command
 
-_FOR_OTHERS = 1 << 29  # bytes, of everything but DuckDB
+_FOR_OTHERS = 1 << 29  # bytes, of everything except DuckDB
 EXAMPLE = "Example: sizeup query results --view fits -d stm32f746 --precision int8 --under 20ms"
 
 
