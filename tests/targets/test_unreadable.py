@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import sizeup
 from cli.running import run_command
 from sizeup import targets
-from sizeup.errors import TargetError, TargetWarning, WriteError
+from sizeup.errors import BudgetError, TargetError, TargetWarning, WriteError
 from sizeup.results.check import Check
 from sizeup.settings import parse_toml
 from sizeup.targets import write
@@ -247,10 +247,10 @@ def test_a_device_file_is_a_target_in_python(
         sizeup.analyze("m.tflite", target="absent.toml")
 
 
-def test_a_budget_file_cannot_name_a_device_file(folder: Path, tmp_path: Path) -> None:
+def test_a_device_file_of_a_budget_is_in_its_folder(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "board.toml").write_text(DEVICE)
-    (tmp_path / "budgets.toml").write_text(
-        f'[[budget]]\nmodels = "a.onnx"\ntarget = "{tmp_path}/board.toml"\n'
-    )
-    with pytest.raises(TargetError):
-        sizeup.check_budgets(tmp_path / "budgets.toml")
+    for name in (f"{tmp_path}/board.toml", "../board.toml"):
+        (tmp_path / "gate").mkdir(exist_ok=True)
+        (tmp_path / "gate" / "budgets.toml").write_text(f'[[budget]]\nmodels = "a.onnx"\ntarget = "{name}"\n')
+        with pytest.raises(BudgetError, match="outside the folder"):
+            sizeup.check_budgets(tmp_path / "gate" / "budgets.toml")
