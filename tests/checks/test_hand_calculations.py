@@ -37,6 +37,7 @@ def test_a_model_without_a_file_has_bounds_of_the_interpreter_and_of_its_size() 
     arena, interpreter = fit.ram.parts
     # The depthwise output of 128 KiB and the last one of 256 KiB are live at the peak.
     assert arena.low_bytes == (128 + 256) << 10
+    assert interpreter.high_bytes is not None
     assert 3 * 128 <= interpreter.low_bytes <= interpreter.high_bytes <= 4 * 2048
     assert _needs(three_convolutions()).stored_bytes == (_WEIGHTS, _WEIGHTS + 7 * 128)
 
