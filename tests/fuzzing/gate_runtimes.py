@@ -65,7 +65,7 @@ class Runtimes:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([runtime, str(original), str(mutant)]) + "\n")
         self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return Outcome(
             **{name: tuple(each) if isinstance(each, list) else each for name, each in answer.items()}
         )
@@ -222,8 +222,8 @@ def _macs(event: dict[str, Any]) -> int:
     operator = arguments.get("op_name", "").removeprefix("Fused")
     if operator not in _COUNTED or not event["name"].endswith("_kernel_time"):
         return 0
-    read = [shape for each in arguments["input_type_shape"] for shape in each.values()]
-    made = [shape for each in arguments["output_type_shape"] for shape in each.values()]
+    read: list[list[int]] = [shape for each in arguments["input_type_shape"] for shape in each.values()]
+    made: list[list[int]] = [shape for each in arguments["output_type_shape"] for shape in each.values()]
     if operator == "MatMul":
         return math.prod(made[0]) * read[0][-1]
     if operator == "Gemm":

@@ -141,7 +141,8 @@ def attention() -> _Model:
 
 
 def _node(made: _Model, random: Random) -> onnx.NodeProto:
-    return random.choice(made.graph.node)
+    chosen: onnx.NodeProto = random.choice(made.graph.node)
+    return chosen
 
 
 def _values(made: _Model) -> list[str]:
