@@ -49,6 +49,7 @@ SCRATCH = "a temporary folder of our own, gone when the run ends"
 PIPE = "a pipe to the process that started this one"
 ALLOWED = {
     "files.py:_create_temporary": "the module itself",
+    "files.py:_open_without_waiting": "opens for reading",
     "files.py:_sync": "the module itself",
     "formats/onnx/write.py:write": "a path of `atomic_path`, which is run before it is put in place",
     "sweeps/store.py:_write_parquet": "a path of `Storage.draft`",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,8 +21,8 @@ _ANY_LATER = 2**31 - 1
 _FLOAT32, _FLOAT16 = "tensor(float)", "tensor(float16)"
 _INTEGERS = ("tensor(int32)", "tensor(int64)")
 # Operators without a kernel that the runtime computes with those of their definition, as sessions show.
-_INLINED = ("CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "SequenceMap", "Swish")
-_INLINED += ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+_INLINED = {"CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "SequenceMap", "Swish"}
+_INLINED |= {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}
 _NOT_CONVERTED = ("MeanVarianceNormalization",)  # its definition, which has no kernel for fp16, is used
 _NAMES = {
     "float": "float32",
@@ -52,8 +53,9 @@ def table() -> dict[str, Any]:
         # Of its own operators, the runtime does not list which ones are defined by others.
         is_open = is_function or (domain == "com.microsoft" and bool(taken))
         defined = [_constraints(types, sets)] if is_open else []
-        found = [_constraints(each, sets) for each in taken]
-        entry = json.dumps([_slots(schema.inputs), _slots(schema.outputs), found, defined])
+        # The runtime lists its kernels in any order.
+        rows = [_constraints(each, sets) for each in sorted(taken, key=_in_order)]
+        entry = json.dumps([_slots(schema.inputs), _slots(schema.outputs), rows, defined])
         versions[domain][name].setdefault(entry, []).append(since)
     return {
         "version": ".".join(onnxruntime.__version__.split(".")[:2]),
@@ -83,12 +85,12 @@ def _kernels() -> dict[tuple[str, str], list[Any]]:
 
 def _serves(kernel: Any, since: int) -> bool:
     """Whether a kernel is used for the operator of this version: one without an end only for its own."""
-    first, last = kernel.version_range
+    first, last = map(int, kernel.version_range)
     return first == since or (last != _ANY_LATER and first < since <= last)
 
 
 def _functions() -> set[tuple[str, str, int]]:
-    schemas = onnx.defs.get_all_schemas_with_history()
+    schemas: Iterable[Any] = onnx.defs.get_all_schemas_with_history()
     return {
         (each.domain, each.name, each.since_version)
         for each in schemas
@@ -108,7 +110,7 @@ def _slots(parameters: Any) -> list[str]:
 def _taken(defined: Types, kernel: Any, name: str) -> Types:
     """The types that a kernel takes, as far as the operator is defined for them.
 
-    For fp16, without a kernel of its own, the runtime inserts conversions to fp32.
+    For fp16 without a kernel, the runtime inserts conversions to fp32.
     """
     taken = {}
     for variable, types in defined.items():
@@ -124,6 +126,10 @@ def _inlined(defined: Types) -> Types:
         variable: types if "tensor(string)" in types else types & {_FLOAT32, _FLOAT16, *_INTEGERS}
         for variable, types in defined.items()
     }
+
+
+def _in_order(types: Types) -> list[tuple[str, list[str]]]:
+    return sorted((variable, sorted(allowed)) for variable, allowed in types.items())
 
 
 def _constraints(types: Types, sets: dict[str, int]) -> dict[str, int]:

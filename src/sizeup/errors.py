@@ -179,6 +179,10 @@ class NoLatency(TargetError):
     """No operator of a model has a known latency on a target; the message has the reasons."""
 
 
+class TargetWarning(UserWarning):
+    """A file in a folder of targets is ignored; the message has the file and the reason."""
+
+
 class BudgetError(SizeupError):
     """A budget file, or a baselines file that it names, is invalid."""
 
@@ -192,4 +196,4 @@ class Incomplete(SizeupError):
 
 
 class LimitReached(Incomplete):
-    """A memory plan was not computed, because it takes more steps than the limit."""
+    """A memory plan or an amount was not computed, because it takes more steps than the limit."""

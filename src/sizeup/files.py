@@ -4,8 +4,8 @@ New content goes to a temporary file in the same folder, is synced to disk and r
 that fails (a full disk, Ctrl-C), the old file is unchanged and the temporary file is removed. Readers see the
 old or the new content, never a part of it.
 
-The working directory may be a checkout whose links somebody else chose: an output that a link takes out of it
-is refused. Folders elsewhere are what a user typed; a link in place of the output may not leave them.
+The working directory may be a checkout, whose author chose the links in it: an output that one takes out of
+it is refused. Folders elsewhere are what a user typed; a link in place of the output may not leave them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
-from sizeup.errors import WriteError
+from sizeup.errors import SizeupError, WriteError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -149,12 +149,35 @@ def is_folder(path: PathLike) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
-def read_settings(path: PathLike) -> str:
+def open_regular(path: PathLike) -> BinaryIO:
+    """Open a file to read; raises OSError for folders, pipes and devices, which may have no end."""
+    _check_regular(Path(path).stat())  # first: opening a device may change it
+    file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - returned
+    try:
+        _check_regular(os.fstat(file.fileno()))  # again: it may have been replaced by a pipe
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+
+
+def read_settings(path: PathLike, most: int = _MOST_SETTINGS) -> str:
     """The text of a settings file; raises OSError, or ValueError if it is too large or not UTF-8."""
-    with Path(path).open("rb") as file:
-        content = file.read(_MOST_SETTINGS + 1)
-    if len(content) > _MOST_SETTINGS:
-        raise ValueError(f"larger than {_MOST_SETTINGS >> 20} MiB")
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"larger than {most >> 20} MiB")
     return content.decode("utf-8-sig")
 
 
@@ -179,14 +202,29 @@ def write_bytes(path: PathLike, content: bytes, *, like: Path | None = None) -> 
 
 
 def write_text(
-    path: PathLike, lines: Iterable[str], *, make_folder: bool = False, inside: Path | None = None
+    path: PathLike,
+    lines: Iterable[str],
+    *,
+    make_folder: bool = False,
+    inside: Path | None = None,
+    check: Callable[[Path], object] | None = None,
 ) -> None:
-    """Replace the content of a file with lines of text, as UTF-8."""
-    with (
-        atomic_path(path, make_folder=make_folder, inside=inside) as out,
-        out.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
-    ):
-        file.writelines(lines)
+    """Replace the content of a file with lines of text, as UTF-8.
+
+    `check` reads the new file before it replaces the old one, and raises SizeupError if it could not be read
+    again.
+    """
+    with atomic_path(path, make_folder=make_folder, inside=inside) as out:
+        with out.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.writelines(lines)
+        if check is not None and out.is_file():  # not a pipe
+            try:
+                check(out)
+            except SizeupError as error:
+                reason = str(error).removeprefix(f"{out}: ")
+                raise WriteError(
+                    f"{os.fspath(path)}: not written, because sizeup could not read it: {reason}"
+                ) from error
 
 
 @contextmanager
@@ -200,7 +238,7 @@ def write_errors(path: PathLike) -> Iterator[None]:
 
 
 def clear(path: PathLike) -> None:
-    """Empty a file that exists, so that nobody takes it for the output of a process that ends without one."""
+    """Empty a file that exists: it may not pass for the output of a process that ends without one."""
     with write_errors(path):
         target = target_of(Path(path))
         if target is None or not target.exists():

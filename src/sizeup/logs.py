@@ -61,7 +61,7 @@ class InertStream:
 
 @contextmanager
 def inert_output(arguments: Sequence[str] = ()) -> Iterator[None]:
-    """Print nothing that an agent takes for a command, but for the lines of `annotate`.
+    """Print nothing that an agent takes for a command, except the lines of `annotate`.
 
     On GitHub commands are stopped meanwhile, too, because libraries print past Python's streams. That is
     printed on stderr; with --github on stdout, as annotations are, unless stdout is JSON.

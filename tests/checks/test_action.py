@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import action
 from checks.automation import LARGE, SMALL, run, write_programs, write_repository
@@ -47,10 +52,11 @@ class Runner:
             path.write_text("", "utf-8")
         known = {"GITHUB_ACTION_PATH": str(ROOT), "RUNNER_TEMP": str(self.temporary)}
         known |= {key: str(path) for key, path in files.items()}
+        known |= {"GITHUB_BASE_REF": "", "GITHUB_EVENT_PATH": ""}  # these tests may run for a pull request
         script = self.temporary / "step.sh"
         script.write_text(step["run"], "utf-8")
         command = [step["shell"], "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)]
-        done = run(command, self.workspace, self.programs, **known, **variables, **further)
+        done = run(command, self.workspace, self.programs, **{**known, **variables, **further})
         lines = files["GITHUB_OUTPUT"].read_text("utf-8").splitlines()
         self.outputs = dict(line.split("=", 1) for line in lines)
         self.summary = files["GITHUB_STEP_SUMMARY"].read_text("utf-8")
@@ -75,6 +81,44 @@ def runner(shared: Path, tmp_path: Path) -> Runner:
     (tmp_path / "temporary").mkdir()
     repository = write_repository(tmp_path / "workspace", shared)
     return Runner(repository, tmp_path / "temporary", write_programs(tmp_path / "bin"))
+
+
+@dataclass
+class PullRequest:
+    """A pull request on the checkout of a runner."""
+
+    runner: Runner
+
+    def check(self, **inputs: str) -> subprocess.CompletedProcess[str]:
+        """Run the step that checks, with the event of the pull request."""
+        event = {"pull_request": {"base": {"sha": self.git("rev-parse", "refs/heads/main")}}}
+        path = self.runner.temporary / "event.json"
+        path.write_text(json.dumps(event), "utf-8")
+        return self.runner.step(
+            "Check", {"GITHUB_BASE_REF": "main", "GITHUB_EVENT_PATH": str(path)}, **inputs
+        )
+
+    def git(self, *arguments: str) -> str:
+        """Run git in the checkout."""
+        person = ["-c", "user.name=author", "-c", "user.email=author"]
+        command = ["git", *person, *arguments]
+        done = subprocess.run(command, cwd=self.runner.workspace, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(self) -> None:
+        """Commit everything."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "models")
+
+
+@pytest.fixture
+def pull_request(runner: Runner) -> PullRequest:
+    """A checkout of a branch whose base has a budget that one of the models exceeds."""
+    request = PullRequest(runner)
+    request.git("init", "--quiet", "--initial-branch=main")
+    request.commit()
+    request.git("checkout", "--quiet", "-b", "change")
+    return request
 
 
 def _action() -> Any:
@@ -194,15 +238,154 @@ def test_a_folder_that_links_to_itself_is_not_followed(tmp_path: Path) -> None:
     assert action.models(f"{tmp_path}/**/*.onnx", Path("/")) == [f"{tmp_path}/one.onnx"]
 
 
-def test_the_action_installs_its_own_version_and_knows_the_cache_of_pip(runner: Runner) -> None:
+def test_the_cache_of_pip_belongs_to_the_inputs(runner: Runner) -> None:
     done = runner.step("Locate the pip cache", {"PIP_CACHE_DIR": str(runner.temporary / "cache")})
     assert done.returncode == 0, done.stderr
     assert runner.outputs["folder"] == str(runner.temporary / "cache")
     key = runner.outputs["key"]
     assert runner.step("Locate the pip cache", {}, extras="onnx").returncode == 0
     assert runner.outputs["key"] != key
-    # What bash makes of the step: the build and the download are pip's own.
-    (runner.programs / "python").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', "utf-8")
-    for extras, package in {"onnx,tflite": f"{ROOT}[onnx,tflite]", "": str(ROOT)}.items():
-        done = runner.step("Install sizeup", {}, extras=extras)
-        assert done.stdout.splitlines() == ["-I", "-m", "pip", "install", "--quiet", package]
+
+
+LOCK = ROOT / "tools" / "action_constraints.txt"
+
+
+def locked() -> dict[str, str]:
+    """The versions of all packages that the Action may install."""
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK.read_text("utf-8"), re.MULTILINE))
+
+
+def test_everything_that_the_action_installs_is_locked_to_the_tested_version() -> None:
+    text = LOCK.read_text("utf-8")
+    entries = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]
+    for entry in entries:
+        assert re.fullmatch(
+            r"[a-z0-9-]+==\S+( ; [^\n]+)? \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+", entry
+        ), entry
+    assert len(entries) == len(locked())
+    assert "://" not in text
+    tested = (ROOT / "constraints.txt").read_text("utf-8")
+    pins = re.findall(r"(?m)^([\w.-]+)==(\S+)$", tested)
+    names = {str(canonicalize_name(name)): version for name, version in pins}
+    shared = locked().keys() & names.keys()
+    assert len(shared) > 50
+    assert {name: locked()[name] for name in shared} == {name: names[name] for name in shared}
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    needed = [Requirement(each) for each in action.requirements("all", project)]
+    assert {"hatchling", "numpy", "onnxruntime", "ai-edge-litert", "torch", "ray"} <= {
+        each.name for each in needed
+    }
+    for each in needed:
+        assert each.name == "tomli" or each.specifier.contains(locked()[each.name], prereleases=True), each
+
+
+def test_extras_that_do_not_exist_are_an_error(runner: Runner) -> None:
+    done = runner.step("Install sizeup", {}, extras="onnx,no-such")
+    assert done.returncode == 2
+    assert done.stdout.startswith("::error title=sizeup check::extras: 'no-such' is unknown; known: torch, ")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment, if packages can be downloaded."""
+    try:
+        socket.create_connection(("pypi.org", 443), timeout=10).close()
+    except OSError:
+        pytest.skip("no connection to the package index")
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return folder
+
+
+def _install(environment: Path, root: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(environment / "bin" / "python"), "-I", str(root / "tools" / "action.py"), "install"]
+    variables = {**os.environ, "SIZEUP_EXTRAS": ""}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the versions are locked for Python 3.11 or newer")
+def test_the_action_installs_locked_versions_by_their_hashes(environment: Path, tmp_path: Path) -> None:
+    """A changed hash stands for a file that was replaced in the index."""
+    root = tmp_path / "action"
+    for name in ("src", "tools"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, root)
+    text = LOCK.read_text("utf-8")
+    entry = re.search(r"^mdurl==.*\n(?:    --hash.*\n)+", text, re.MULTILINE)
+    assert entry is not None
+    replaced = re.sub("sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", entry[0])
+    (root / LOCK.relative_to(ROOT)).write_text(text.replace(entry[0], replaced), "utf-8")
+    done = _install(environment, root)
+    assert done.returncode == 1
+    assert "mdurl" in done.stderr
+    assert "HASHES" in done.stderr
+    assert not (environment / "bin" / "sizeup").exists()
+    (root / LOCK.relative_to(ROOT)).write_text(text, "utf-8")
+    done = _install(environment, root)
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run(
+        [environment / "bin" / "python", "-I", "-m", "pip", "list", "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    installed = {str(canonicalize_name(each["name"])): each["version"] for each in json.loads(listed.stdout)}
+    own = installed.pop("sizeup")
+    installed.pop("setuptools", None)  # which Python 3.11 puts into an environment
+    assert installed == {name: locked()[name] for name in installed}
+    assert {"pip", "numpy", "typer", "hatchling"} <= installed.keys()
+    version = subprocess.run(
+        [environment / "bin" / "sizeup", "--version"], capture_output=True, text=True, check=True
+    )
+    assert version.stdout == f"sizeup {own}\n"
+
+
+def test_a_pull_request_is_judged_by_the_policy_of_its_base(
+    pull_request: PullRequest, runner: Runner
+) -> None:
+    budget = runner.workspace / "budgets.toml"
+    budget.write_text(budget.read_text("utf-8").replace("1 M", "9 M"), "utf-8")
+    pull_request.commit()
+    done = pull_request.check(budget="budgets.toml")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "EDITED: this change edits the policy in budgets.toml" in done.stdout
+    assert "macs: '1 M' -> '9 M'" in runner.summary.replace("\\", "").replace("&gt;", ">")
+    assert pull_request.check(budget="budgets.toml", policy="tree").returncode == 0
+    assert runner.check(budget="budgets.toml").returncode == 0  # for a push
+
+
+def test_a_base_that_was_not_fetched_is_an_error_with_the_setting(
+    pull_request: PullRequest, runner: Runner, tmp_path: Path
+) -> None:
+    (runner.workspace / "other").touch()
+    pull_request.commit()
+    event = {"pull_request": {"base": {"sha": pull_request.git("rev-parse", "main")}}}
+    clone = tmp_path / "clone"
+    pull_request.git("clone", "--quiet", "--depth=1", runner.workspace.as_uri(), str(clone))
+    (runner.temporary / "event.json").write_text(json.dumps(event), "utf-8")
+    shallow = Runner(clone, runner.temporary, runner.programs)
+    variables = {"GITHUB_BASE_REF": "main", "GITHUB_EVENT_PATH": str(runner.temporary / "event.json")}
+    done = shallow.step("Check", variables, budget="budgets.toml")
+    assert done.returncode == 2
+    assert "set fetch-depth: 0 for actions/checkout" in done.stdout
+    done = shallow.step("Check", variables, model=SMALL, args="--macs 1M --no-remedies")
+    assert done.returncode == 0, done.stdout + done.stderr  # nothing is read from the base
+
+
+def test_the_first_budget_file_is_that_of_the_change(pull_request: PullRequest, runner: Runner) -> None:
+    (runner.workspace / "budgets.toml").rename(runner.workspace / "new.toml")
+    pull_request.commit()
+    done = pull_request.check(budget="new.toml")
+    assert done.returncode == 1
+    assert "::notice title=sizeup check::new.toml is not in the base of the pull request" in done.stdout
+
+
+def test_a_device_file_is_that_of_the_base(pull_request: PullRequest, runner: Runner) -> None:
+    device = '[[device]]\nname = "ours"\nlike = "stm32f401"\ntitle = "{}"\n'
+    (runner.workspace / "ours.toml").write_text(device.format("Ours"), "utf-8")
+    pull_request.commit()
+    pull_request.git("branch", "--force", "main", "HEAD")
+    (runner.workspace / "ours.toml").write_text(device.format("Theirs"), "utf-8")
+    done = pull_request.check(model=LARGE, target="ours.toml/tflm", args="--no-remedies --no-run")
+    assert "(Ours)" in done.stdout, done.stdout + done.stderr

@@ -98,7 +98,7 @@ def test_free_dimensions_must_be_bound(tmp_path: Path) -> None:
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "free", [value], [output])
     path = tmp_path / "free.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     with pytest.raises(UnboundDimension, match="batch"):
         sizeup.check(path, "rpi5")
     assert sizeup.check(path, "rpi5/ort", bind={"batch": 2}).fits is True

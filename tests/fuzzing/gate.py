@@ -99,5 +99,5 @@ def _accepted(original: Path, mutant: Path, target: str) -> tuple[list[str], Any
 
 
 def _checked(path: Path, target: str, limits: Mapping[str, int]) -> Any:
-    options: dict[str, Any] = {"strict": True, "remedies": False, **limits}
-    return sizeup.check(path, target, **options)
+    arguments: dict[str, Any] = {"strict": True, "remedies": False, **limits}
+    return sizeup.check(path, target, **arguments)

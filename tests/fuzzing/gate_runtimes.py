@@ -66,9 +66,10 @@ class Runtimes:
         self._process.stdin.write(json.dumps([runtime, str(original), str(mutant)]) + "\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return Outcome(
-            **{name: tuple(each) if isinstance(each, list) else each for name, each in answer.items()}
-        )
+        fields: dict[str, Any] = {}
+        for name, each in answer.items():
+            fields[name] = tuple(each) if isinstance(each, list) else each
+        return Outcome(**fields)
 
     def close(self) -> None:
         """End the process."""

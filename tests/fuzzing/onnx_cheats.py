@@ -141,8 +141,8 @@ def attention() -> _Model:
 
 
 def _node(made: _Model, random: Random) -> onnx.NodeProto:
-    chosen: onnx.NodeProto = random.choice(made.graph.node)
-    return chosen
+    nodes: Sequence[onnx.NodeProto] = made.graph.node
+    return random.choice(nodes)
 
 
 def _values(made: _Model) -> list[str]:

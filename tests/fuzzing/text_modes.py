@@ -6,9 +6,10 @@ import functools
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import sizeup
 from fuzzing.tflite_models import chain
@@ -23,7 +24,7 @@ from sizeup.render.data.report import to_dict
 from sizeup.results.report import report_of
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.spec import read_spec
-from sizeup.targets import Catalog, catalog
+from sizeup.targets import VARIABLE, Catalog, catalog, target_files
 
 _MOST_MODELS = 50
 
@@ -59,18 +60,16 @@ def _alone(path: Path) -> Iterator[None]:
     """Have targets of one file only: those that come with sizeup take a hundred times longer to parse."""
     empty = path.parent / "empty"
     empty.mkdir(exist_ok=True)
-    named, folders = os.environ.get(catalog.VARIABLE), (catalog.BUILT_IN, catalog.FITS)
-    os.environ[catalog.VARIABLE] = str(path)
-    catalog.BUILT_IN = catalog.FITS = empty
-    catalog.clear_cache()
-    try:
-        yield
-    finally:
-        os.environ.pop(catalog.VARIABLE)
-        if named is not None:
-            os.environ[catalog.VARIABLE] = named
-        catalog.BUILT_IN, catalog.FITS = folders
+    shipped = [(catalog, "BUILT_IN"), (catalog, "FITS"), (target_files, "BUILT_IN")]
+    with ExitStack() as patches:
+        patches.enter_context(patch.dict(os.environ, {VARIABLE: str(path)}))
+        for module, name in shipped:
+            patches.enter_context(patch.object(module, name, empty))
         catalog.clear_cache()
+        try:
+            yield
+        finally:
+            catalog.clear_cache()
 
 
 def _on_target(name: str) -> Any:

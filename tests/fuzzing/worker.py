@@ -133,7 +133,7 @@ def _silence(folder: Path) -> None:
 
 def command(order: Order, target: Target) -> list[str]:
     """The command line of a worker."""
-    described: dict[str, Any] = {"mutator": target.mutator, "suffix": target.suffix}
+    described: dict[str, object] = {"mutator": target.mutator, "suffix": target.suffix}
     described |= {"modes": dict(target.modes), "mutators": dict(target.mutators)}
     return [sys.executable, "-m", "fuzzing.worker", json.dumps([asdict(order), described])]
 

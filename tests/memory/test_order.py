@@ -194,9 +194,10 @@ def test_the_search_counts_its_states_and_stops_at_a_limit(most: int | None, bou
 
 
 def test_the_search_reports_and_looks_at_the_clock_after_some_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sizeup.memory.schedule._CLOCK_EVERY", 1)
+    for name in ("_CLOCK_EVERY", "_REPORT_EVERY"):
+        monkeypatch.setattr(f"sizeup.memory.schedule.{name}", 1)
     bounds: list[tuple[int, int]] = []
     best_schedule(TWO_STATES, progress=lambda low, high: bounds.append((low, high)))
     assert bounds == [(12, 13), (12, 13)]
     late = best_schedule(TWO_STATES, time_limit=-1)
-    assert (late.peak_bytes, late.lower_bound_bytes, late.states) == (13, 12, 1)
+    assert (late.peak_bytes, late.lower_bound_bytes, late.states) == (13, 12, 0)

@@ -69,7 +69,7 @@ def test_tables_of_the_older_hardware_module_give_accuracy(tmp_path: Path, conte
         (b'precision,accuracy\n"fp32,0.5\n', "not a CSV file"),
         (b"precision,accuracy\n" + b"x" * 200_000 + b",1\n", "not a CSV file: field larger"),
         (b"\xff\xfe\x00", "not UTF-8"),
-        (b"precision,accuracy\n" + b"fp32,0.5\n" * 200_000, "larger than 1,048,576 bytes"),
+        (b"precision,accuracy\n" + b"fp32,0.5\n" * 200_000, "larger than 1 MiB"),
     ],
     ids=range(17),
 )

@@ -198,11 +198,11 @@ def test_a_sweep_writes_and_removes_nothing_behind_a_link(
         (store / links[name]).symlink_to(outside / "file" if name == "lock" else outside)
     else:
         store.symlink_to(outside)
-    with pytest.raises(SizeupError, match="a link leads to"):
+    with pytest.raises(SizeupError, match=r"a link (leads to|that leads out)"):
         sizeup.sweep(SPEC, "store", in_process=True)
     assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("file", "kept")]
     if name == "rows":
-        with pytest.raises(SizeupError, match="not removed"):
+        with pytest.raises(SizeupError, match="a link that leads out"):
             LocalStorage(store).remove(f"{SHARDS}/file")
         assert (outside / "file").exists()
 

@@ -143,6 +143,10 @@ memories = [{ name = "PSRAM", role = "external ram", size = "8 MiB" }]
 """
 
 
+def _reserve(name: str, size: str) -> str:
+    return f'reserve = {{ {name} = "{size}", source = "derived: assumption" }}\nmemories = ['
+
+
 def test_a_board_in_a_file_of_ones_own_is_a_target(write: Write) -> None:
     write(BOARD)
     target = targets.target("my-board/tflm")
@@ -164,13 +168,56 @@ def test_a_board_in_a_file_of_ones_own_is_a_target(write: Write) -> None:
         ('source = "https://example.com/my-board"\nrec', "rec", r"board my-board: source is missing"),
         ('"2026-11-17"', '"yesterday"', r"recorded is 'yesterday', not a date"),
         ('"external ram"', '"psram"', r"memories\[0\]: role is 'psram'"),
+        # Contradictions of the chip, which has 320 KiB of RAM and 1 MiB of flash.
+        ('"300 KiB"', '"320 MiB"', r"usable: ram is '320 MiB', more than the ram of stm32f746, 320 KiB$"),
+        ('"300 KiB"', '"321 KiB"', r"usable: ram is '321 KiB', more than the ram of stm32f746, 320 KiB$"),
+        ('ram = "300 KiB"', 'flash = "2 MiB"', r"usable: flash is '2 MiB', more than the flash of stm32f746"),
+        (
+            'usable = { ram = "300 KiB"',
+            'reserve = { ram = "1 MiB"',
+            r"reserve: ram is '1 MiB', more than the",
+        ),
+        (
+            "memories = [",
+            _reserve("ram", "301 KiB"),
+            r"reserve: ram is '301 KiB', more than the ram for applications",
+        ),
+        ("memories = [", _reserve("flash", "2 MiB"), r"reserve: flash is '2 MiB', more than the flash for"),
+        (
+            'ram = "300 KiB"',
+            'flash = "1 MiB"',
+            r"board my-board: neither usable RAM nor a reserve; add usable = ",
+        ),
+        ('role = "external ram"', 'role = "ram"', r"memories\[0\]: PSRAM: stm32f746 has no ram of that name"),
+        (
+            '"PSRAM", role = "external ram"',
+            '"ITCM", role = "ram"',
+            r"ITCM: stm32f746 has no ram of that name",
+        ),
+        (
+            '"PSRAM", role = "external ram"',
+            '"ITCM", role = "instruction ram"',
+            r"memories\[0\]: size is '8 MiB', more than ITCM of stm32f746, 16.0 KiB$",
+        ),
+        (
+            '"2026-11-17"',
+            '"2026-11-17"\nverified = "2026-11-16"',
+            r"verified is '2026-11-16', before recorded",
+        ),
+        (
+            '"https://example.com/my-board"\nrec',
+            '"derived: x"\nverified = "2026-11-18"\nrec',
+            "names no document",
+        ),
+        ('"https://example.com/my-board"\nrec', '"see ://"\nrec', r"source 'see ://' is not a key of"),
     ],
 )
 def test_a_slip_in_a_board_is_refused_by_name(write: Write, old: str, new: str, message: str) -> None:
     assert old in BOARD
-    write(BOARD.replace(old, new, 1))
-    with pytest.raises(TargetError, match=message):
+    path = write(BOARD.replace(old, new, 1))
+    with pytest.raises(TargetError, match=message) as raised:
         targets.target("my-board")
+    assert str(raised.value).startswith(f"{path}: board my-board: ")
 
 
 def test_a_device_of_ones_own_takes_precedence_over_a_board_of_that_name(write: Write) -> None:

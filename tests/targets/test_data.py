@@ -16,7 +16,7 @@ import pytest
 
 from sizeup import targets
 from sizeup.errors import TargetError
-from sizeup.targets import catalog as files
+from sizeup.targets import target_files
 from timing import cpu_seconds
 
 DEVICES = targets.Catalog((targets.BUILT_IN,)).devices()
@@ -184,11 +184,11 @@ def test_one_device_is_made_without_making_the_others() -> None:
 @pytest.mark.alone
 def test_reading_all_files_costs_little_more_than_parsing_them() -> None:
     # About 30 ms on an idle core, nearly all of it in the parser. A bound in milliseconds judges the machine.
-    paths = list(files.BUILT_IN.rglob("*.toml"))
+    paths = list(targets.BUILT_IN.rglob("*.toml"))
     ours = theirs = float("inf")
     for _ in range(15):
-        ours = min(ours, cpu_seconds(lambda: files.Catalog((files.BUILT_IN,))))
-        theirs = min(theirs, cpu_seconds(lambda: [files._read_toml(path) for path in paths]))
+        ours = min(ours, cpu_seconds(lambda: targets.Catalog((targets.BUILT_IN,))))
+        theirs = min(theirs, cpu_seconds(lambda: [target_files._read_toml(path) for path in paths]))
         if ours <= 1.5 * theirs:
             break
     assert ours <= 1.5 * theirs

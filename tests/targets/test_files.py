@@ -70,7 +70,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         folder.mkdir(exist_ok=True)
         path = folder / name
         path.write_text(text, "utf-8")
-        monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+        monkeypatch.setenv("SIZEUP_TARGETS", str(path))
         return path
 
     return written

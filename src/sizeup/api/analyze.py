@@ -324,10 +324,17 @@ def check_precision(precision: PrecisionSpec) -> None:
 
 
 def target_of(target: str | Target | None) -> Target | None:
-    """The target of that name; targets and None are returned unchanged."""
+    """The target of that name or device file; targets and None are returned unchanged."""
+    from sizeup.targets.device_file import target_or_file
+
+    return target_or_file(target) if isinstance(target, str) else target
+
+
+def named_target(name: str | None) -> Target | None:
+    """A target by its name alone: a budget file cannot bring its own device file."""
     from sizeup import targets
 
-    return targets.target(target) if isinstance(target, str) else target
+    return None if name is None else targets.target(name)
 
 
 def _target_of(target: str | Target | None, source: Source) -> Target | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import cost
 from sizeup.api.analyze import check_precision, target_of
-from sizeup.api.check_each import Progress, check_each
+from sizeup.api.check_each import Progress, at_revision, check_each, device_edits
 from sizeup.api.check_llm import check_served, is_served
 from sizeup.api.check_options import (
     boards_command,
@@ -26,7 +25,7 @@ from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.limits import NO_LIMITS, WorkLimits
 from sizeup.api.models import Source, counted, load, load_at_precision
 from sizeup.api.npu import unchanged_file
-from sizeup.errors import LfsPointer, SizeupError
+from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
 from sizeup.results.report import Report
 
@@ -145,13 +144,14 @@ def check_models(
     from sizeup.checks.revision import open_revision
 
     checker = _Checker(options)
-    revision = None if against is None else open_revision(against, Path.cwd())
+    revision = None if against is None else open_revision(against)
 
     def check_one(model: str) -> Iterator[Check]:
         yield checker.check(model, revision)
 
     readable = settings_files(revision, options.precision)
-    return tuple(check_each(models, check_one, revision, progress, work_limits, readable))
+    checks = check_each(models, check_one, revision, progress, work_limits, readable)
+    return (*checks, *(() if revision is None else device_edits(revision)))
 
 
 def settings_files(revision: Revision | None, *precisions: PrecisionSpec) -> list[Path]:
@@ -159,7 +159,10 @@ def settings_files(revision: Revision | None, *precisions: PrecisionSpec) -> lis
     from sizeup.targets import search_path
 
     maps = [Path(precision).absolute() for precision in precisions if isinstance(precision, str)]
-    return [*search_path(), *(() if revision is None else (revision.top,)), *filter(Path.is_file, maps)]
+    folders = [*search_path(), *filter(Path.is_file, maps)]
+    if revision is not None:
+        folders += [revision.top, revision.repository.folder, revision.repository.shared_folder]
+    return folders
 
 
 class _Checker:
@@ -193,8 +196,10 @@ class _Checker:
         spec = LimitSpec(limits, expected=options.expected)
         texts = {name: option_value(name, value) for name, value in options.limits.items()}
         origin = model.origin(command_options(texts, options.expected)) if options.remedies else None
-        reference = None if revision is None else at_revision(model, subject, revision)
-        return build_check(
+        reference = None
+        if revision is not None:
+            reference = at_revision(model.argument, subject, model.needs_of, revision)
+        check = build_check(
             model,
             subject,
             [spec],
@@ -205,26 +210,7 @@ class _Checker:
             # Without remedies and without `run`, files are only read: no native code runs on them.
             run=False if options.run is None and not options.remedies else options.run,
         )
-
-
-def at_revision(model: Model, subject: Subject, revision: Revision) -> Reference:
-    """The amounts of a model file at a git revision, on the same target and at the same precision."""
-    from sizeup.checks import Reference
-    from sizeup.checks.evaluate import measured
-
-    new = functools.partial(Reference, revision.name, is_revision=True)
-    if model.file is None:
-        return new(new_reason="only files are compared with a git revision")
-    with revision.checked_out(model.argument) as copy:
-        if copy is None:
-            return new(new_reason=f"not in {revision.name}")
-        try:
-            before = replace(subject, needs=replace(model, source=copy).needs())
-            return new(measured(before))
-        except LfsPointer:
-            raise
-        except SizeupError as error:
-            return new(new_reason=f"not readable at {revision.name} ({error})")
+        return check if revision is None else replace(check, base_commit=revision.commit)
 
 
 def build_check(
@@ -245,6 +231,7 @@ def build_check(
     from sizeup.checks.evaluate import changes
     from sizeup.checks.host_run import run_on_host
     from sizeup.checks.measures import latency_caveats
+    from sizeup.checks.remedy_search import MAX_OPERATORS
     from sizeup.memory.packing import INSTALL_HINT, is_solver_installed
     from sizeup.results.check import Check
 
@@ -270,11 +257,12 @@ def build_check(
         origin = None if host_run.unsupported_reason else origin
     if fit is not None and fit.missing_operators and not is_over:
         origin = None  # nor does one add an operator
+    searched = origin if len(subject.graph.ops) <= MAX_OPERATORS else None
     remedies = (
-        () if origin is None else find_remedies(Case(subject, limits, origin, evaluate_all), time_limit)
+        () if searched is None else find_remedies(Case(subject, limits, searched, evaluate_all), time_limit)
     )
     is_memory_over = any(limit.fits is False and limit.unit == "bytes" for limit in limits)
-    if origin is not None and is_memory_over and not remedies and not is_solver_installed():
+    if searched is not None and is_memory_over and not remedies and not is_solver_installed():
         caveats += (INSTALL_HINT,)
     references = [spec.reference for spec in specs if spec.reference] + ([reference] if reference else [])
     is_compared = reference is not None and reference.amounts is not None
@@ -288,7 +276,7 @@ def build_check(
         budgets,
         is_file=model.file is not None,
         strict=strict,
-        has_searched_remedies=origin is not None,
+        has_searched_remedies=searched is not None,
         unsupported_reason=unsupported_reason,
         caveats=tuple(dict.fromkeys(caveats)),
         host_run=host_run,
@@ -300,6 +288,7 @@ def build_check(
             dict.fromkeys(before.new_reason for before in references if before.new_reason)
         ),
         base_revision="" if reference is None else reference.source,
+        renamed_from=next((before.renamed_from for before in references if before.renamed_from), ""),
         changes=tuple(changes(subject, reference)) if reference is not None and is_compared else (),
         boards_command=boards_command(
             subject, limits, remedies, origin, precision_option(model.source, model.precision)
@@ -361,6 +350,10 @@ class Model:
         size = None if self.file is None else self.file.stat().st_size
         before = None if graph is loaded else cost.count(loaded)
         return Needs(graph, counted(self.source, graph), dtype, size, before, unchanged_file(self.source))
+
+    def needs_of(self, file: Path) -> Needs:
+        """The needs of another file with the same settings."""
+        return replace(self, source=file).needs()
 
     def origin(self, limits: str) -> Origin:
         """The origin, from which remedies build changed models and commands; `limits` are options."""

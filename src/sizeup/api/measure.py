@@ -37,10 +37,11 @@ def utilization(
     that the target's kernels read and write are counted. `precision` is the measured precision if not the
     model's own. Raises SizeupError if a value is not positive and finite.
     """
-    from sizeup import latency, targets
+    from sizeup import latency
+    from sizeup.targets.device_file import target_or_file
 
     measurement = latency.measurement(latency_ms, bandwidth)
-    resolved = targets.target(target) if isinstance(target, str) else target
+    resolved = target_or_file(target) if isinstance(target, str) else target
     graph, dtype, _ = load_at_precision(source, inputs, kwargs, bind, precision)
     return latency.utilization(counted(source, graph), resolved, measurement, dtype)
 

@@ -176,12 +176,21 @@ def _free_cost(graph: SymbolicGraph) -> SymbolicCost:
     return SymbolicCost(graph)
 
 
+_RULES = "sizeup_rules_"
+
+
+def loaded_rules() -> list[Path]:
+    """The files with cost rules that were loaded."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(_RULES)]
+    return [Path(module.__file__) for module in modules if module.__file__]
+
+
 def load_rules(path: str | os.PathLike[str]) -> None:
     """Run a Python file that registers cost rules with `@sizeup.op_rule`."""
     file = Path(path)
     if not file.is_file():
         raise RuleError(f"{file}: no such file")
-    name = f"sizeup_rules_{file.stem}"
+    name = f"{_RULES}{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise RuleError(f"{file}: not a Python file; give a .py file with cost rules")

@@ -22,6 +22,8 @@ def query(
     axes: str | None = None,
     against: str | os.PathLike[str] | None = None,
     join: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+    memory_limit: int | str | None = None,
+    time_limit: float | str | None = None,
 ) -> QueryResult:
     """Query the results of a sweep by a view, or by SQL on `points` and the views.
 
@@ -29,15 +31,18 @@ def query(
     "ms,max:accuracy"), unknown, errors, and regressions relative to an earlier sweep (`against`, table
     `before` in SQL). `devices` (or targets), `precisions` and `under` (a latency such as "20 ms", or seconds)
     filter the points; `join` names tables with further columns per model. `top` limits the rows, in fits,
-    misfits and fastest per target, precision and batch.
+    misfits and fastest per target, precision and batch. DuckDB stops a query that needs more memory than
+    `memory_limit` ("1 GiB") or a statement of more than `time_limit` ("300 s", or seconds).
     """
     from sizeup.checks.limits import parse_limit
     from sizeup.results.query import QueryResult
-    from sizeup.sweeps.query import QuerySpec, columns_of
+    from sizeup.sweeps.query import MEMORY_BYTES, SECONDS, QuerySpec, columns_of
     from sizeup.sweeps.views import axes_of
     from sizeup.targets import quantities
 
     seconds = parse_limit(under, quantities.TIME, "--under")
+    most_bytes = parse_limit(memory_limit, quantities.SIZE, "--memory-limit")
+    most_seconds = parse_limit(time_limit, quantities.TIME, "--time-limit")
     spec = QuerySpec(
         folder=os.fspath(folder),
         sql=sql,
@@ -49,6 +54,8 @@ def query(
         top=top,
         axes=None if axes is None else axes_of(axes),
         joined=_as_tuple(join),
+        memory_bytes=MEMORY_BYTES if most_bytes is None else int(most_bytes),
+        seconds=SECONDS if most_seconds is None else most_seconds,
     )
     return QueryResult(spec, columns_of(spec))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import cost, dtypes
-from sizeup.api.analyze import target_of
+from sizeup.api.analyze import named_target, target_of
 from sizeup.api.models import Source, load, refuse_report
 from sizeup.api.precision import budgets_of
 from sizeup.errors import SizeupError, UnboundDimension
@@ -229,7 +229,7 @@ def _budget_check(budget: Budget, source: Source) -> BudgetCheck:
     from sizeup.mixed_precision.options import uniform, unsupported
     from sizeup.mixed_precision.tradeoff import BudgetCheck
 
-    target = target_of(budget.target)
+    target = named_target(budget.target)
     size = Path(source).stat().st_size if source is not None and Path(source).is_file() else None
     ram, flash = (
         None if name not in budget.limits else int(budget.limits[name]) for name in ("ram", "flash")

@@ -26,7 +26,7 @@ from sizeup.calibration.regression import (
 from sizeup.cost import count
 from sizeup.dtypes import precision as precision_of
 from sizeup.errors import SizeupError, TargetError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.formats.names import looks_like_code
 from sizeup.runtimes import TurnProgress, read_profile
 from sizeup.targets import Runtime, clear_cache, current_catalog, user_folder, write
@@ -206,7 +206,6 @@ _SCALES = {
     **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-9),
 }
 _KNOWN_COLUMNS = ("model", "precision", "batch", "bind", "family")
-_MOST_BYTES = 1 << 24
 _MODEL_LIBRARIES = ("torchvision", "timm", "hf")
 
 
@@ -225,10 +224,8 @@ def from_table(path: Path, fuses: Sequence[str] | None) -> list[NetworkMeasureme
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise SizeupError(f"{path}: larger than {_MOST_BYTES >> 20} MiB")
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_settings(path)
+    except (OSError, ValueError) as error:
         raise SizeupError(f"{path}: {read_problem(error)}") from error
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
     names = [name.strip().lower() for name in reader.fieldnames or ()]

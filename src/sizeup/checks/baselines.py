@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from sizeup.checks.evaluate import GROWING
 from sizeup.errors import BudgetError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
+from sizeup.settings import parse_json
 
 DEFAULT = "baselines.json"
 """Name of the baselines file next to budgets.toml if a budget sets no other."""
@@ -28,12 +29,19 @@ class Key(NamedTuple):
     bind: tuple[tuple[str, int], ...] = ()
 
 
+class Line(NamedTuple):
+    """The amounts of a line; `digest` is that of model and settings if an amount has no definite value."""
+
+    amounts: Mapping[str, float]
+    digest: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Baselines:
     """A baselines file; empty if it does not exist yet."""
 
     path: Path
-    amounts: Mapping[Key, Mapping[str, float]] = field(default_factory=dict)
+    lines: Mapping[Key, Line] = field(default_factory=dict)
 
 
 class KeyChange(NamedTuple):
@@ -61,12 +69,12 @@ def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Ba
     try:
         if path.exists() and not path.is_file():  # a pipe would never end
             raise BudgetError(f"{path}: not a regular file; delete it, then: {command}")
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(read_settings(path))
     except FileNotFoundError:
         return Baselines(path)
     except OSError as error:
         raise BudgetError(f"{path}: {read_problem(error)}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BudgetError(f"{path}: not a JSON file: {error}; delete it, then: {command}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         if isinstance(content, dict) and {"schema_version", "totals"} <= content.keys():
@@ -82,52 +90,57 @@ def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Ba
 
 
 def updated(
-    before: Baselines, measured: Mapping[Key, Mapping[str, float]], exists: Callable[[str], bool]
+    before: Baselines, measured: Mapping[Key, Line], exists: Callable[[str], bool]
 ) -> tuple[Baselines, Update]:
     """Baselines with new amounts; lines of other models are kept if their file exists."""
     models = {key.model for key in measured}
     others = {
-        key: amounts
-        for key, amounts in before.amounts.items()
-        if key.model not in models and exists(key.model)
+        key: line for key, line in before.lines.items() if key.model not in models and exists(key.model)
     }
     after = {**others, **measured}
-    added = len(after.keys() - before.amounts.keys())
-    removed = len(before.amounts.keys() - after.keys())
+    added = len(after.keys() - before.lines.keys())
+    removed = len(before.lines.keys() - after.keys())
     changes = tuple(
-        KeyChange(key, before.amounts[key], after[key])
+        KeyChange(key, before.lines[key].amounts, after[key].amounts)
         for key in sorted(measured)
-        if key in before.amounts and before.amounts[key] != after[key]
+        if key in before.lines and before.lines[key] != after[key]
     )
     return Baselines(before.path, after), Update(before.path, added, removed, changes)
 
 
 def file_text(baselines: Baselines) -> str:
     """The text of the file: sorted, one line per model and target, for readable diffs."""
-    lines = ",\n".join(json.dumps(_line(*item)) for item in sorted(baselines.amounts.items()))
+    lines = ",\n".join(json.dumps(_line(*item)) for item in sorted(baselines.lines.items()))
     return f'{{"format": {json.dumps(FORMAT)}, "version": {VERSION}, "models": [\n{lines}\n]}}\n'
 
 
-def _line(key: Key, amounts: Mapping[str, float]) -> dict[str, Any]:
+def check_text(baselines: Baselines, path: Path) -> None:
+    """Raises BudgetError if a new file does not have these amounts."""
+    if read_baselines(path, "").lines != baselines.lines:
+        raise BudgetError(f"{path}: its amounts are not those that were measured")
+
+
+def _line(key: Key, line: Line) -> dict[str, Any]:
     settings = {"target": key.target, "precision": key.precision, "bind": dict(key.bind)}
-    known = {name: amounts[name] for name in GROWING if name in amounts}
-    return {"model": key.model, **{name: value for name, value in settings.items() if value}, **known}
+    known = {name: line.amounts[name] for name in GROWING if name in line.amounts}
+    settings = {name: value for name, value in settings.items() if value}
+    return {"model": key.model, **settings, **known, **({"digest": line.digest} if line.digest else {})}
 
 
-def _lines(entries: Any, path: Path) -> Iterator[tuple[Key, Mapping[str, float]]]:
+def _lines(entries: Any, path: Path) -> Iterator[tuple[Key, Line]]:
     if not isinstance(entries, list):
         raise BudgetError(f"{path}: 'models' is not a list")
     seen: set[Key] = set()
     for number, entry in enumerate(entries, 1):
         location = f"{path}: entry {number} of models"
-        key, amounts = _entry(entry, location)
+        key, line = _entry(entry, location)
         if key in seen:
             raise BudgetError(f"{location} repeats {key.model!r}; remove one of the two lines")
         seen.add(key)
-        yield key, amounts
+        yield key, line
 
 
-def _entry(entry: Any, location: str) -> tuple[Key, dict[str, float]]:
+def _entry(entry: Any, location: str) -> tuple[Key, Line]:
     if not isinstance(entry, dict) or not isinstance(entry.get("model"), str):
         raise BudgetError(f"{location} has no 'model'")
     bind = entry.get("bind", {})
@@ -141,4 +154,7 @@ def _entry(entry: Any, location: str) -> tuple[Key, dict[str, float]]:
         # Python's JSON parser accepts infinities, and integers beyond the range of floats.
         if not is_number or not (value == 0 or _LEAST <= value <= _MOST):
             raise BudgetError(f"{location}: {name} is {str(value)[:40]}, not a valid amount")
-    return Key(entry["model"], target, precision, tuple(sorted(bind.items()))), amounts
+    digest = entry.get("digest", "")
+    if not isinstance(digest, str):
+        raise BudgetError(f"{location}: digest must be a string")
+    return Key(entry["model"], target, precision, tuple(sorted(bind.items()))), Line(amounts, digest)

@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sizeup.checks.baselines import DEFAULT
-from sizeup.checks.evaluate import GROWING
+from sizeup.checks.budget_values import (
+    bindings_at,
+    flag_at,
+    new_policy_at,
+    refuse_unknown_keys,
+    table_at,
+    text_at,
+)
+from sizeup.checks.evaluate import GROWING, NewPolicy
 from sizeup.checks.limits import LAYER_MEASURES, parse_amount, parse_share
 from sizeup.checks.measures import MEASURES
 from sizeup.errors import BudgetError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.formats.names import is_code, looks_like_code
+from sizeup.mixed_precision.precision_map import is_precision_map
+from sizeup.patterns import LONGEST, Finder, is_wild
+from sizeup.patterns import matches as glob_matches
+from sizeup.settings import parse_toml
 from sizeup.units import quoted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _SETTINGS = (
     "models",
@@ -40,11 +46,13 @@ _SETTINGS = (
     "strict",
     "baseline",
     "growth",
+    "new",
     "layers",
 )
-_WILD = "*?["
+_DEVICE_FILE = re.compile(r".*?\.toml(?=$|[:/])")
 _MOST_NEAR = 3
 _MOST_FILES = 20_000  # files considered for suggestions
+_MOST_WILD = 1_000  # patterns: each is compared with all files, or all layers of a model
 _MOST_HINTS = 10  # patterns that get a suggestion
 
 
@@ -63,14 +71,34 @@ class Budget:
     bind: Mapping[str, int]
     expected: bool
     strict: bool
+    new: NewPolicy = "ask"
+
+    @property
+    def device_file(self) -> tuple[str, str]:
+        """The device file in the target, or '', and the rest of the target."""
+        match = _DEVICE_FILE.match(self.target or "")
+        return (match[0], (self.target or "")[match.end() :]) if match else ("", self.target or "")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The settings files that the budget names."""
+        is_map = self.precision is not None and is_precision_map(self.precision)
+        names = (self.baseline, self.precision if is_map else "", self.device_file[0])
+        return tuple(name for name in names if name)
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """A budget file."""
+    """A budget file; `name` is that of messages, and `settings_folder` has the files that it names."""
 
-    path: Path
+    path: Path  # in the work tree, whose models are checked
     budgets: tuple[Budget, ...]
+    name: str = ""
+    settings_folder: Path | None = None  # None: the folder of the file
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", str(self.path))
 
     @property
     def folder(self) -> Path:
@@ -83,7 +111,20 @@ class Budgets:
             replace(budget, expected=budget.expected or expected, strict=budget.strict or strict)
             for budget in self.budgets
         )
-        return Budgets(self.path, tuple(budgets))
+        return replace(self, budgets=tuple(budgets))
+
+    def settings(self) -> list[str]:
+        """The names of the files that budgets name: baselines, precision maps and device files."""
+        names = (name for budget in self.budgets for name in budget.files)
+        return list(dict.fromkeys(names))
+
+    def setting(self, name: str) -> Path:
+        """The path of a file that a budget names; raises BudgetError if links lead out of the folder."""
+        folder = self.settings_folder or self.folder
+        path = folder / name
+        if _is_outside(name) or not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            raise BudgetError(f"{self.name}: {name!r} leads outside the folder of the budget file")
+        return path
 
     def models(self) -> tuple[list[str], dict[str, BudgetError]]:
         """The models that match a pattern, in file order, and an error per pattern without match."""
@@ -109,7 +150,7 @@ class Budgets:
         """The budgets of a model; raises BudgetError if there are none."""
         numbers = sorted({number for _, number in self._budget_matches(model)})
         if not numbers:
-            raise BudgetError(f"{self.path}: no budget matches {model}; patterns: {_listed(self._patterns)}")
+            raise BudgetError(f"{self.name}: no budget matches {model}; patterns: {_listed(self._patterns)}")
         return [self.budgets[number] for number in numbers]
 
     def has_budget(self, model: str) -> bool:
@@ -120,11 +161,7 @@ class Budgets:
         """The path of a model relative to the folder, with slashes; names such as timm:NAME are unchanged."""
         if is_code(model):
             return model
-        return Path(os.path.relpath(_resolved(model), self._home)).as_posix()
-
-    @cached_property
-    def _home(self) -> Path:
-        return self.folder.resolve()
+        return _lexical(model, self.folder)
 
     @cached_property
     def _patterns(self) -> list[str]:
@@ -141,11 +178,11 @@ class Budgets:
 
     @cached_property
     def _wild(self) -> list[str]:
-        return [pattern for pattern in self._patterns if any(letter in pattern for letter in _WILD)]
+        return [pattern for pattern in self._patterns if is_wild(pattern)]
 
     def _budget_matches(self, model: str) -> list[tuple[str, int]]:
         """The patterns that match a model, with the indices of their budgets."""
-        names = _names(model, self._home)
+        names = _names(model, self.folder)
         plain = [name for name in dict.fromkeys((model, *names)) if name in self._numbers]
         wild = [pattern for pattern in self._wild if pattern not in plain and _matches(pattern, names)]
         return [(pattern, number) for pattern in (*plain, *wild) for number in self._numbers[pattern]]
@@ -158,6 +195,11 @@ class Budgets:
             links.update((path, None) for path in paths if path.is_symlink())
         return list(links)
 
+    def names_path(self, path: Path) -> bool:
+        """Whether a pattern matches the path of a file, which need not exist."""
+        name = _lexical(str(path), self.folder)
+        return name in self._numbers or any(glob_matches(name, pattern) for pattern in self._wild)
+
     def _matching_models(self, pattern: str) -> list[str]:
         if not _is_path(pattern):
             return [pattern]
@@ -165,14 +207,18 @@ class Budgets:
 
     def _glob(self, pattern: str) -> list[Path]:
         try:
-            return list(self.folder.glob(pattern))
-        except (ValueError, NotImplementedError, OSError) as error:
-            raise BudgetError(f"{self.path}: {pattern!r} is not a valid file pattern: {error}") from None
+            return [self.folder / path for path in self._finder.paths(pattern)]
+        except (ValueError, OSError) as error:
+            raise BudgetError(f"{self.name}: {pattern!r} is not a valid file pattern: {error}") from None
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self.folder)
 
     def _no_match(self, pattern: str, has_hint: bool) -> BudgetError:
         similar = difflib.get_close_matches(pattern, self._files, _MOST_NEAR, 0.4) if has_hint else []
         hint = f"; nearest: {', '.join(similar)}" if similar else ""
-        return BudgetError(f"{self.path}: no file matches {pattern!r} in {self.folder}{hint}")
+        return BudgetError(f"{self.name}: no file matches {pattern!r} in {self.folder}{hint}")
 
     @cached_property
     def _files(self) -> list[str]:
@@ -187,67 +233,80 @@ class Budgets:
 
 def matches(pattern: str, model: str, folder: Path) -> bool:
     """Whether a pattern matches a model: its relative path, or for a pattern without slash its file name."""
-    return pattern == model or _matches(pattern, _names(model, folder.resolve()))
+    return pattern == model or _matches(pattern, _names(model, folder))
 
 
 def _names(model: str, home: Path) -> tuple[str, str]:
     """The path of a model relative to a folder ('' if it is elsewhere), and its file name."""
     try:
-        return _resolved(model).relative_to(home).as_posix(), Path(model).name
+        name = _lexical(model, home)
     except (ValueError, OSError):
-        return "", Path(model).name
+        name = ".."
+    return "" if name.split("/")[0] == ".." else name, Path(model).name
 
 
-def _resolved(model: str) -> Path:
-    """The absolute path of a model: links of folders are resolved, a link of the file itself is not."""
-    path = Path(model)
-    return path.parent.resolve() / path.name
+def _lexical(model: str, folder: Path) -> str:
+    """The path of a model relative to a folder, with slashes.
+
+    Links on the way do not change it, since a change could add one; they are resolved for a path elsewhere.
+    """
+    name = os.path.relpath(model, folder)
+    if Path(name).parts[:1] == (os.pardir,):
+        path = Path(model)
+        name = os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
+    return Path(name).as_posix()
 
 
 def _matches(pattern: str, names: tuple[str, str]) -> bool:
     path, name = names
-    matches_path = path != "" and _glob_matches(path, pattern)
-    return matches_path or ("/" not in pattern and _glob_matches(name, pattern))
-
-
-def _glob_matches(name: str, pattern: str) -> bool:
-    """Whether a shell pattern matches: `*` does not match a slash, `**` does."""
-    parts = name.split("/")
-    matched = {0}  # numbers of parts that the pattern so far can match
-    for pattern_part in pattern.split("/"):
-        if pattern_part == "**":
-            matched = set(range(min(matched, default=len(parts) + 1), len(parts) + 1))
-        else:
-            matched = {n + 1 for n in matched if n < len(parts) and fnmatchcase(parts[n], pattern_part)}
-    return len(parts) in matched
+    matches_path = path != "" and glob_matches(path, pattern)
+    return matches_path or ("/" not in pattern and glob_matches(name, pattern))
 
 
 def _is_path(pattern: str) -> bool:
     """Whether a pattern is one of files, not a name such as torchvision:NAME or package.module:factory."""
-    return not looks_like_code(pattern) or any(letter in pattern for letter in _WILD)
+    return not looks_like_code(pattern) or is_wild(pattern)
 
 
-def read_budgets(path: Path) -> Budgets:
-    """Read a budget file; raises BudgetError if it is invalid, with a suggestion for misspelled keys."""
+def read_budgets(path: Path, label: str = "") -> Budgets:
+    """Read a budget file; raises BudgetError if it is invalid, with a suggestion for misspelled keys.
+
+    `label` is its name in messages, if not the path.
+    """
+    label = label or str(path)
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        text = read_settings(path)
     except OSError as error:
-        raise BudgetError(f"{path}: {read_problem(error)}") from error
-    except (ValueError, RecursionError) as error:
-        raise BudgetError(f"{path}: not a TOML file: {error}") from error
-    _refuse_unknown_keys(content, ("budget",), f"{path}")
+        raise BudgetError(f"{label}: {read_problem(error)}") from error
+    except ValueError as error:
+        raise BudgetError(f"{label}: not a TOML file: {error}") from error
+    return parse_budgets(text, path, label)
+
+
+def parse_budgets(text: str, path: Path, label: str = "") -> Budgets:
+    """The budgets in the text of a file; raises as `read_budgets`."""
+    label = label or str(path)
+    try:
+        content = parse_toml(text)
+    except ValueError as error:
+        raise BudgetError(f"{label}: not a TOML file: {error}") from error
+    refuse_unknown_keys(content, ("budget",), label)
     tables = content.get("budget")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise BudgetError(f'{path}: no budgets; add [[budget]] with models = "*.tflite" and limits')
-    return Budgets(path, tuple(_budget(table, number, path) for number, table in enumerate(tables)))
+        raise BudgetError(f'{label}: no budgets; add [[budget]] with models = "*.tflite" and limits')
+    budgets = tuple(_budget(table, number, label) for number, table in enumerate(tables))
+    patterns = [pattern for budget in budgets for pattern in (*budget.models, *budget.layers)]
+    if sum(map(is_wild, patterns)) > _MOST_WILD:
+        raise BudgetError(f"{label}: more than {_MOST_WILD:,} patterns with wildcards")
+    return Budgets(path, budgets, label)
 
 
-def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
-    models = _models(table.get("models"), f"{path}: budget {number + 1}")
+def _budget(table: dict[str, Any], number: int, file: str) -> Budget:
+    models = _models(table.get("models"), f"{file}: budget {number + 1}")
     title = table.get("name") or models[0]
     name = title if isinstance(title, str) else quoted(title)
-    location = f"{path}: budget {name!r}"
-    _refuse_unknown_keys(table, (*_SETTINGS, *MEASURES), location)
+    location = f"{file}: budget {name!r}"
+    refuse_unknown_keys(table, (*_SETTINGS, *MEASURES), location)
     limits = {
         key: parse_amount(table[key], MEASURES[key].unit, f"{location}: {key}")
         for key in MEASURES
@@ -255,14 +314,14 @@ def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
     }
     growth = {
         key: parse_share(value, f"{location}: growth of {key}")
-        for key, value in _table(table, "growth", location, GROWING).items()
+        for key, value in table_at(table, "growth", location, GROWING).items()
     }
     layers = {
         pattern: {
             key: parse_amount(value, LAYER_MEASURES[key], f"{location}: layers {pattern!r}: {key}")
-            for key, value in _table(limit, None, f"{location}: layers {pattern!r}", LAYER_MEASURES).items()
+            for key, value in table_at(limit, None, f"{location}: layers {pattern!r}", LAYER_MEASURES).items()
         }
-        for pattern, limit in _table(table, "layers", location, None).items()
+        for pattern, limit in table_at(table, "layers", location, None).items()
     }
     budget = Budget(
         name,
@@ -270,12 +329,13 @@ def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
         limits,
         growth,
         layers,
-        _text(table, "baseline", location) or (DEFAULT if growth else ""),
-        _text(table, "target", location),
-        _text(table, "precision", location),
-        _bindings(table, location),
-        _flag(table, "expected", location),
-        _flag(table, "strict", location),
+        text_at(table, "baseline", location) or (DEFAULT if growth else ""),
+        text_at(table, "target", location),
+        text_at(table, "precision", location),
+        bindings_at(table, location),
+        flag_at(table, "expected", location),
+        flag_at(table, "strict", location),
+        new_policy_at(table, location),
     )
     _validate(budget, location)
     return budget
@@ -311,6 +371,8 @@ def _models(value: Any, location: str) -> tuple[str, ...]:
     if not is_list or not all(isinstance(pattern, str) and pattern for pattern in patterns):
         raise BudgetError(f'{location}: models is missing: models = "*.tflite", or a list of such patterns')
     for pattern in patterns:
+        if len(pattern) > LONGEST:
+            raise BudgetError(f"{location}: a pattern of more than {LONGEST:,} characters")
         if _is_outside(pattern):
             raise BudgetError(
                 f"{location}: {pattern!r} is outside the folder of the budget file; move that file further up"
@@ -322,49 +384,6 @@ def _models(value: Any, location: str) -> tuple[str, ...]:
 
 def _is_outside(path: str) -> bool:
     return Path(path).is_absolute() or ".." in Path(path).parts
-
-
-def _table(
-    table: Mapping[str, Any], key: str | None, location: str, known: Iterable[str] | None
-) -> dict[str, Any]:
-    value = table if key is None else table.get(key, {})
-    if not isinstance(value, dict):
-        raise BudgetError(
-            f"{location}: {key or 'it'} is {quoted(value)}, not a table such as {{ macs = ... }}"
-        )
-    if known is not None:
-        _refuse_unknown_keys(value, tuple(known), location if key is None else f"{location}: {key}")
-    return value
-
-
-def _text(table: Mapping[str, Any], key: str, location: str) -> str | None:
-    value = table.get(key)
-    if value is not None and (not isinstance(value, str) or not value):
-        raise BudgetError(f"{location}: {key} is {quoted(value)}, not a text")
-    return value
-
-
-def _flag(table: Mapping[str, Any], key: str, location: str) -> bool:
-    value = table.get(key, False)
-    if not isinstance(value, bool):
-        raise BudgetError(f"{location}: {key} is {quoted(value)}, not true or false")
-    return value
-
-
-def _bindings(table: Mapping[str, Any], location: str) -> dict[str, int]:
-    sizes = _table(table, "bind", location, None)
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise BudgetError(f"{location}: bind: {name} is {quoted(size)}, not a size such as 1")
-    return sizes
-
-
-def _refuse_unknown_keys(table: Mapping[str, Any], known: Sequence[str], location: str) -> None:
-    for key in table:
-        if key not in known:
-            similar = difflib.get_close_matches(key, known, 1, 0.5)
-            hint = f"; did you mean {similar[0]!r}?" if similar else f"; known: {', '.join(known)}"
-            raise BudgetError(f"{location}: unknown key {key!r}{hint}")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from sizeup import units
 from sizeup.checks.banks import flash_memory, ram_bank
 from sizeup.checks.code_size import code_part
 from sizeup.checks.limits import MemoryNeed, MemoryPart
-from sizeup.checks.needs import NO_GREEDY_PLAN, Needs
+from sizeup.checks.needs import Needs
 from sizeup.checks.npu import NpuFit, dram_note, is_npu_target, npu_ram_parts
 from sizeup.checks.npu_support import ai8x_memories, npu_support
 from sizeup.checks.onnx_support import onnx_support
@@ -231,9 +231,10 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     else:
         packed, count, conversion = needs.greedy_plan_bytes, len(needs.graph.ops), needs.conversion
         least = needs.in_integers
-        basis = "tensors as placed by TFLite Micro's planner" if packed is not None else NO_GREEDY_PLAN
         parts = [
-            MemoryPart("arena", least.usage.peak_bytes, packed, basis),
+            MemoryPart(
+                "arena", least.usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"
+            ),
             MemoryPart(
                 "interpreter",
                 _TAIL[0] * len(least.graph.ops),
@@ -254,9 +255,9 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
 
 
 def _with_unmodeled(parts: list[MemoryPart], needs: Needs) -> list[MemoryPart]:
-    """The parts; without an upper end if the tensors inside control flow are not counted."""
+    """The parts; without an upper end if the memory inside control flow or of an operator is not known."""
     reason = needs.usage.unmodeled_reason
-    return [*parts, MemoryPart("control flow", 0, None, reason)] if reason else parts
+    return [*parts, MemoryPart("operators", 0, None, reason)] if reason else parts
 
 
 def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
@@ -271,16 +272,19 @@ def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNe
         if runtime.packs_weights
         else "loaded once"
     )
-    parts = [MemoryPart("weights", 0 if _is_bound(needs) else weights, copies * weights, basis)]
+    loaded = (copies - 1) * weights + needs.most_loaded_bytes
+    parts = [MemoryPart("weights", 0 if _is_bound(needs) else weights, loaded, basis)]
     if usage.unknown_sizes:
         unknown.append(usage.unavailable_reason)
         parts.append(
             MemoryPart("tensors", usage.peak_bytes, None, "without tensors whose size depends on data")
         )
     else:
-        most = None if usage.unmodeled else usage.peak_bytes
+        peak_high = None if usage.unmodeled else usage.peak_bytes
         more = f"; {usage.unmodeled_reason}" if usage.unmodeled else ""
-        parts.append(MemoryPart("tensors", usage.peak_bytes, most, f"peak of the original schedule{more}"))
+        parts.append(
+            MemoryPart("tensors", usage.peak_bytes, peak_high, f"peak of the original schedule{more}")
+        )
     if limit is None:
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
     reserve, assumptions = _reserve(limit, available)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from sizeup.checks.limits import LAYER_MEASURES, Contribution, Growth, Limit
 from sizeup.checks.measures import MEASURES, Amount, Measure, Subject, check_limit, memory_limits
 from sizeup.errors import BudgetError
 from sizeup.graph import Graph, name_of
+from sizeup.patterns import is_wild
+
+NewPolicy: TypeAlias = Literal["allow", "ask", "deny"]
+"""The verdict on the growth of a new model: met, undetermined or exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class LimitSpec:
     reference: Reference | None = None
     source: str = ""
     expected: bool = False  # compare expected latency and energy, not the prediction interval
+    new: NewPolicy = "ask"  # the verdict on the growth of a new model
 
 
 def evaluate_limits(subject: Subject, spec: LimitSpec) -> tuple[Limit, ...]:
@@ -46,7 +52,7 @@ def evaluate_limits(subject: Subject, spec: LimitSpec) -> tuple[Limit, ...]:
         ]
     if any(limit.fits is False for limit in limits if limit.name in covered):
         limits = [_without_latency(limit) for limit in limits]
-    limits += growth_limits(subject, spec.reference, spec.growth, spec.source)
+    limits += growth_limits(subject, spec.reference, spec.growth, spec.source, spec.new)
     limits += layer_limits(subject, spec.layers, spec.source)
     return tuple(limits)
 
@@ -77,23 +83,31 @@ _MOST_NAMED = 5
 
 def layer_limits(subject: Subject, layers: Mapping[str, Mapping[str, float]], of: str) -> tuple[Limit, ...]:
     """One limit per pattern and measure, with the need of the largest layer that the pattern matches."""
-    graph, limits = subject.graph, list[Limit]()
+    limits, names = list[Limit](), _ops_by_name(subject.graph) if layers else {}
     for pattern, amounts in layers.items():
-        ops = _matching_ops(graph, pattern, of)
+        ops = _matching_ops(subject.graph, names, pattern, of)
         limits += [_limit(subject, pattern, ops, name, most, of) for name, most in amounts.items()]
     return tuple(limits)
 
 
-def _matching_ops(graph: Graph, pattern: str, of: str) -> list[int]:
-    """The operators whose name, module or op kind matches a pattern."""
-    matches, all_names = [], dict[str, None]()
+def _ops_by_name(graph: Graph) -> dict[str, list[int]]:
+    """The operators by their name, module and op kind."""
+    ops: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
-        names = (name_of(graph, op), op.scope, op.kind)
-        all_names.update(dict.fromkeys(names))
-        if any(name == pattern or fnmatchcase(name, pattern) for name in names if name):
-            matches.append(index)
+        for name in dict.fromkeys((name_of(graph, op), op.scope, op.kind)):
+            ops.setdefault(name, []).append(index)
+    ops.pop("", None)
+    return ops
+
+
+def _matching_ops(graph: Graph, names: Mapping[str, list[int]], pattern: str, of: str) -> list[int]:
+    """The operators with a name that matches a pattern."""
+    matching = set(names.get(pattern, ()))
+    if is_wild(pattern):
+        matching.update(op for name, ops in names.items() if fnmatchcase(name, pattern) for op in ops)
+    matches = sorted(matching)
     if not matches:
-        similar = difflib.get_close_matches(pattern, [name for name in all_names if name], _MOST_NEAR, 0.4)
+        similar = difflib.get_close_matches(pattern, list(names), _MOST_NEAR, 0.4)
         hint = f"; nearest: {', '.join(similar)}" if similar else ""
         raise BudgetError(f"{of}: no layer of {graph.name or 'the model'} matches {pattern!r}{hint}")
     return matches
@@ -158,6 +172,8 @@ def _name_or_kind(graph: Graph, index: int) -> str:
     return name_of(graph, graph.ops[index]) or graph.ops[index].kind
 
 
+NEW_GROWTH = "growth"
+"""The limit that stands for all growth limits of a new model, whose growth is not known."""
 GROWING = tuple(name for name, measure in MEASURES.items() if measure.has_growth)
 
 
@@ -169,6 +185,8 @@ class Reference:
     amounts: Mapping[str, float] | None = None
     new_reason: str = ""
     is_revision: bool = False
+    is_unchanged: bool = False  # the same model with the same settings, which grew by 0 whatever its amounts
+    renamed_from: str = ""  # the path there, if it is another one
 
 
 def measured(subject: Subject, names: Iterable[str] = GROWING) -> dict[str, float]:
@@ -182,19 +200,37 @@ def measured(subject: Subject, names: Iterable[str] = GROWING) -> dict[str, floa
     return amounts
 
 
+def can_be_known(subject: Subject, names: Iterable[str]) -> set[str]:
+    """The measures that exist for a model, which may need a target."""
+    return {name for name in names if subject.target is not None or not MEASURES[name].needs_target}
+
+
 def growth_limits(
-    subject: Subject, reference: Reference | None, allowed: Mapping[str, float], of: str
+    subject: Subject,
+    reference: Reference | None,
+    allowed: Mapping[str, float],
+    of: str,
+    new: NewPolicy = "ask",
 ) -> tuple[Limit, ...]:
-    """All growth limits, with growth as a share of the reference; none for a new model."""
-    if reference is None or reference.amounts is None:
+    """All growth limits, with growth as a share of the reference; one limit by `new` for a new model."""
+    if reference is None or not allowed:
         return ()
-    return tuple(
-        _growth_limit(MEASURES[name], subject, reference, most, of) for name, most in allowed.items()
-    )
+    if reference.amounts is not None:
+        return tuple(
+            _growth_limit(MEASURES[name], subject, reference, most, of) for name, most in allowed.items()
+        )
+    if new == "allow":
+        return ()
+    hint = 'new = "allow" in the budget accepts new models' if new == "ask" else 'new = "deny" allows none'
+    least = math.inf if new == "deny" else None
+    reason = f"{reference.new_reason}; {hint}"
+    return (Limit(NEW_GROWTH, "share", min(allowed.values()), least, None, None, of, (reason,)),)
 
 
 def _growth_limit(measure: Measure, subject: Subject, reference: Reference, most: float, of: str) -> Limit:
     name = f"growth of {measure.name}"
+    if reference.is_unchanged and can_be_known(subject, [measure.name]):
+        return Limit(name, "share", most, 0.0, 0.0, None, of)
     before = (reference.amounts or {}).get(measure.name)
     amount = measure.compute(subject)
     low, high = _bounds(amount)

@@ -89,9 +89,14 @@ def _largest_in(space: MemoryNeed, subject: Subject) -> tuple[Contribution, ...]
 
 def _macs(subject: Subject) -> Amount:
     cost, total = subject.cost, subject.cost.total_macs
+    reason = uncounted_text(cost)
+    return Amount(total, None if reason else total, None, reason, subject.largest(cost.macs))
+
+
+def uncounted_text(cost: Cost) -> str:
+    """That operators are not counted, which makes an amount a lower bound; empty if all are."""
     missing = len(cost.reasons)
-    reason = f"{missing:,} operator{'s are' if missing != 1 else ' is'} not counted" if missing else ""
-    return Amount(total, None if missing else total, None, reason, subject.largest(cost.macs))
+    return f"{missing:,} operator{'s are' if missing != 1 else ' is'} not counted" if missing else ""
 
 
 def _params(subject: Subject) -> Amount:
@@ -170,13 +175,20 @@ def _latency(subject: Subject) -> Amount:
     largest = () if column is None else subject.largest(column)
     if estimate.basis == "vela":
         return Amount(None, None, estimate.seconds, "Vela's estimate has no prediction interval", largest)
-    if subject.is_in_external_ram:
-        least = estimate.seconds if estimate.low is None else estimate.low
-        return Amount(least, None, None, EXTERNAL_RAM, largest)
+    if reason := _open_end(subject):
+        return Amount(estimate.seconds if estimate.low is None else estimate.low, None, None, reason, largest)
     if estimate.low is None:
         return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
     reason = "" if estimate.high is not None else "the interval of the latency has no upper end"
     return Amount(estimate.low, estimate.high, estimate.seconds, reason, largest)
+
+
+def _open_end(subject: Subject) -> str:
+    """Why latency and energy have neither an upper bound nor an expected value; empty if they may have."""
+    assert not isinstance(subject.estimate, str)
+    compiled_by_vela = subject.estimate.basis == "vela"  # with all operators
+    uncounted = "" if compiled_by_vela else uncounted_text(subject.cost)
+    return uncounted or (EXTERNAL_RAM if subject.is_in_external_ram else "")
 
 
 def latency_caveats(subject: Subject, limits: Iterable[Limit]) -> tuple[str, ...]:
@@ -194,9 +206,8 @@ def _energy(subject: Subject) -> Amount:
     if isinstance(energy, str):
         return Amount(None, None, None, energy)
     least = 0.0 if energy.low is None or energy.is_upper_bound else energy.low
-    if subject.is_in_external_ram:
-        return Amount(least, None, None, EXTERNAL_RAM)
-    reason = ""
+    if reason := _open_end(subject):
+        return Amount(least, None, None, reason)
     if energy.high is None:
         is_known = energy.low is not None
         reason = "its interval has no upper end" if is_known else "no prediction interval is known"

@@ -42,6 +42,7 @@ from sizeup.memory.tflm.layout import Chip
 from sizeup.mixed_precision import assign, layers
 from sizeup.targets import Runtime, Target, word_bits_of
 
+_OTHER_CONSTANTS = ("buffer", "constant")
 _ALIGNMENT = 16  # of TFLite Micro's buffers, in bytes
 # Bytes of quantization parameters per quantized input and output.
 _DESCRIPTION = 32
@@ -122,6 +123,30 @@ class Needs:
         """Bytes of all weights, as stored or at the precision."""
         return self.cost.bytes_at(self.precision).weights
 
+    @cached_property
+    def most_loaded_bytes(self) -> int:
+        """An upper bound of what a runtime loads once: dense weights, other constants, and large attributes.
+
+        Constants that are computed from others count as well: runtimes may compute them in advance.
+        """
+        dense = int(self.cost.parameters.bytes_at(self.precision).sum())
+        return max(self.weight_bytes, dense) + self.constant_bytes + self.computed_bytes
+
+    @cached_property
+    def constant_bytes(self) -> int:
+        """Bytes of constants that are no parameters, each once, and of the attributes of operators."""
+        sizes: dict[int, int] = {}
+        stack = [self.graph]
+        while stack:
+            graph = stack.pop()
+            for tensor in graph.tensors:
+                if tensor.data is not None and tensor.data.role in _OTHER_CONSTANTS:
+                    size = max(tensor_bytes(tensor, self.precision), tensor.data.stored_bytes or 0)
+                    sizes[id(tensor.data)] = size
+            stack.extend(body.graph for op in graph.ops for body in op.bodies)
+        required = self.graph.requirements
+        return sum(sizes.values()) + (0 if required is None else required.other_bytes)
+
     @property
     def is_converted(self) -> bool:
         """Whether the precision differs from that of the file."""
@@ -133,10 +158,14 @@ class Needs:
         if self.file_bytes is not None and not self.is_converted:
             if self.graph.format == "tflite":
                 return self.file_bytes, self.file_bytes
-            return min(self.weight_bytes, self.file_bytes), self.file_bytes + self.in_integers.computed_bytes
+            external = self.graph.requirements.external_bytes if self.graph.requirements else 0
+            stored = self.file_bytes + external
+            return min(self.weight_bytes, stored), stored + self.in_integers.computed_bytes
         stored_weights = (self.original_cost or self.cost).stored_bytes
         tensors = _BY_TENSOR * len(self.graph.tensors)
-        other = tensors if self.file_bytes is None else max(self.file_bytes - stored_weights, 0)
+        other = self.constant_bytes + tensors
+        if self.file_bytes is not None:
+            other = max(self.file_bytes - stored_weights, self.constant_bytes)
         if self.is_converted:
             other += tensors + _BY_CHANNEL * self._channels
         return self.weight_bytes, self.weight_bytes + other + self.in_integers.computed_bytes
@@ -201,13 +230,17 @@ class Needs:
         """What constants grow by that are computed from smaller ones, if a converter stores the results."""
         graph, grown = self.graph, 0
         read = {identity for op in graph.ops if not is_precomputed(graph, op) for identity in op.inputs}
+        sources: dict[int, int] = {}  # bytes of the largest stored constant behind a computed one
         for op in graph.ops:
-            if is_precomputed(graph, op) and not read.isdisjoint(op.outputs):
-                before = [graph.tensors[identity] for identity in op.inputs if identity != ABSENT]
-                largest = max((tensor_bytes(tensor, self.precision) for tensor in before), default=0)
-                after = sum(tensor_bytes(graph.tensors[each], self.precision) for each in op.outputs)
-                grown += max(after - largest, 0)
+            if is_precomputed(graph, op):
+                before = (sources.get(each, self._bytes_of(each)) for each in op.inputs if each != ABSENT)
+                sources.update(dict.fromkeys(op.outputs, largest := max(before, default=0)))
+                if not read.isdisjoint(op.outputs):
+                    grown += max(sum(map(self._bytes_of, op.outputs)) - largest, 0)
         return grown
+
+    def _bytes_of(self, identity: int) -> int:
+        return tensor_bytes(self.graph.tensors[identity], self.precision)
 
     @cached_property
     def conversion(self) -> Conversion:

@@ -22,6 +22,8 @@ from sizeup.runtimes import RUNTIMES
 from sizeup.runtimes.process import Library
 
 SECONDS = 5.0  # per search
+MAX_OPERATORS = 2_000
+"""The most operators of a model for which remedies are searched: each is checked as the model itself is."""
 
 
 def remedies(case: Case, time_limit: float = SECONDS) -> tuple[Remedy, ...]:

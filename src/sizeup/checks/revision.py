@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
+import posixpath
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from sizeup.checks.budgets import Budgets
+from sizeup.checks.git import Repository, blob_names, open_repository, text_name
 from sizeup.errors import LfsPointer, RevisionError, SizeupError
 from sizeup.formats import LFS_MAX_BYTES, lfs_object
+from sizeup.formats.digest import sha256_of
 from sizeup.formats.names import looks_like_code
 
-_OBJECT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 _LINK, _SUBMODULE = "120000", "160000"
 
 
@@ -29,20 +28,10 @@ class _Entry(NamedTuple):
     object: str
 
 
-def open_revision(name: str, folder: Path) -> Revision:
-    """A revision of the git repository of a folder; raises RevisionError if it does not exist."""
-    if not name or name.startswith("-") or "\0" in name:
-        raise RevisionError(f"{name!r} is not a git revision; give a branch, tag or commit, e.g. origin/main")
-    top = Path(_git(folder, "rev-parse", "--show-toplevel"))
-    try:
-        commit = _git(top, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    except RevisionError:
-        raise RevisionError(
-            f"{name!r} is not a commit of {top}; in a shallow clone, run: git fetch --depth 1 origin BRANCH"
-        ) from None
-    if not _OBJECT.fullmatch(commit):
-        raise RevisionError(f"{name!r} is ambiguous; give a branch, tag or commit")
-    return Revision(name, commit, top)
+def open_revision(name: str) -> Revision:
+    """A revision of the repository of the working directory; raises RevisionError if there is none."""
+    repository = open_repository(Path.cwd())
+    return Revision(name, repository.commit(name), repository)
 
 
 @dataclass(frozen=True)
@@ -51,12 +40,17 @@ class Revision:
 
     name: str  # as the user typed it
     commit: str
-    top: Path  # the root of the work tree
+    repository: Repository
+
+    @property
+    def top(self) -> Path:
+        """The root of the work tree."""
+        return self.repository.top
 
     @cached_property
     def _entries(self) -> dict[str, _Entry]:
         """All files, links and submodules by path."""
-        listing = _git(self.top, "ls-tree", "-r", "-z", "--full-tree", self.commit, "--")
+        listing = self.repository.run("ls-tree", "-r", "-z", "--full-tree", self.commit, "--")
         entries = {}
         for line in listing.split("\0"):
             if line:
@@ -65,21 +59,34 @@ class Revision:
                 entries[path] = _Entry(mode, name)
         return entries
 
-    def files(self) -> Iterator[Path]:
-        """The paths in the work tree of all regular files of the commit."""
-        return (self.top / path for path, entry in self._entries.items() if entry.mode.startswith("100"))
+    @cached_property
+    def objects(self) -> dict[str, str]:
+        """The names of the objects of all regular files, by their paths in the repository."""
+        return {path: entry.object for path, entry in self._entries.items() if entry.mode.startswith("100")}
+
+    def work_tree(self) -> list[str]:
+        """The paths of the files of the work tree, without those that git ignores."""
+        listing = self.repository.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        return [path for path in listing.split("\0") if path]
+
+    def has_path(self, file: str | Path) -> bool:
+        """Whether a path is one of the repository."""
+        try:
+            return bool(self.path_of(file))
+        except RevisionError:
+            return False
 
     def has(self, model: str) -> bool:
         """Whether the commit has a file."""
         try:
-            return self._entry_of(self._path_of(model)) is not None
+            return self._entry_of(self.path_of(model)) is not None
         except RevisionError:
             return False
 
     @contextmanager
-    def checked_out(self, model: str) -> Iterator[Path | None]:
+    def checked_out(self, model: str | Path) -> Iterator[Path | None]:
         """A temporary copy of a model file and its external data; None if the commit does not have it."""
-        path = self._path_of(model)
+        path = self.path_of(model)
         entry = self._entry_of(path)
         if entry is None:
             yield None
@@ -87,17 +94,54 @@ class Revision:
         with tempfile.TemporaryDirectory(prefix="sizeup-") as folder:
             copy = Path(folder) / PurePosixPath(path).name
             self._extract(path, entry, copy)
-            for name in _external_files(copy):
+            for name in external_files(copy):
                 self._extract_external(name, path, copy)
             yield copy
 
-    def _path_of(self, model: str) -> str:
-        """The path of a file relative to the root of the repository."""
-        absolute = Path(model).parent.resolve() / Path(model).name
-        try:
-            return absolute.relative_to(self.top.resolve()).as_posix()
-        except ValueError:
-            raise RevisionError(f"{model}: outside the git repository {self.top}") from None
+    def copy_settings(self, path: str, folder: Path) -> bool:
+        """Copy a settings file, by its path in the repository, below a folder; False if it does not exist."""
+        path = posixpath.normpath(path)
+        entry, target = self._entry_of(path), folder / path
+        if entry is not None and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._extract(path, entry, target)
+        return entry is not None
+
+    def is_unchanged(self, model: str, path: str = "") -> bool:
+        """Whether a model file and its external data have the content that the same or another path had."""
+        place, file = PurePosixPath(path or self.path_of(model)), Path(model)
+        data = external_files(file)
+        return self._has_content(str(place), file) and all(
+            self._has_content(str(place.parent / name), file.parent / name) for name in data
+        )
+
+    def _has_content(self, path: str, file: Path) -> bool:
+        entry = self._entries.get(posixpath.normpath(path))
+        return entry is not None and file.is_file() and entry.object in blob_names(file, entry.object)
+
+    def path_of(self, file: str | Path) -> str:
+        """The path of a file relative to the root of the repository, by its name and not by links."""
+        absolute = Path(os.path.abspath(file))  # noqa: PTH100 - does not follow links
+        root = next((parent for parent in reversed(absolute.parents) if _is_same(parent, self.top)), None)
+        if root is None:
+            raise RevisionError(
+                f"{file}: outside the git repository {self.top} of the working directory;"
+                " run the check inside its own"
+            )
+        path = absolute.relative_to(root)
+        for parent in reversed(path.parents[:-1]):
+            entry = self._entries.get(parent.as_posix())
+            # A folder that is the same link in both is followed: the change did not choose where it leads.
+            if (
+                entry is not None
+                and entry.mode == _LINK
+                and (root / parent).is_symlink()
+                and (root / parent).exists()
+            ):
+                link = os.fspath((root / parent).readlink())
+                if text_name(link, entry.object) == entry.object:
+                    return self.path_of((root / parent).parent / link / path.relative_to(parent))
+        return path.as_posix()
 
     def _entry_of(self, path: str) -> _Entry | None:
         for parent in (PurePosixPath(path), *PurePosixPath(path).parents):
@@ -107,12 +151,11 @@ class Revision:
                     f"{path}: inside the submodule {str(parent)!r}, whose files are not part of {self.name};"
                     " run the check inside the submodule"
                 )
-        entry = self._entries.get(path)
-        if entry is not None and entry.mode == _LINK:
-            raise RevisionError(
-                f"{path}: a symbolic link at {self.name}; links in git revisions are not followed"
-            )
-        return entry
+            if entry is not None and entry.mode == _LINK:
+                raise RevisionError(
+                    f"{path}: a symbolic link at {self.name}; links in git revisions are not followed"
+                )
+        return self._entries.get(path)
 
     def _extract_external(self, name: str, path: str, copy: Path) -> None:
         """Extract a file of external data; files that are missing or outside are reported by the loader."""
@@ -128,61 +171,52 @@ class Revision:
 
     def _extract(self, path: str, entry: _Entry, target: Path) -> None:
         with target.open("xb") as file:
-            _git(self.top, "cat-file", "blob", entry.object, output=file)
+            self.repository.run("cat-file", "blob", entry.object, output=file)
+        if entry.object != blob_names(target, entry.object)[0]:
+            raise RevisionError(f"{path}: the object {entry.object} of the git repository is corrupt")
         with target.open("rb") as file:
             object_name = lfs_object(file.read(LFS_MAX_BYTES))
         if object_name is None:
             return
-        stored = self._lfs_objects / object_name[:2] / object_name[2:4] / object_name
-        if not stored.is_file():
+        folder = self._lfs_objects.resolve()
+        stored = folder / object_name[:2] / object_name[2:4] / object_name
+        # Like git, which stores no links there.
+        if stored.resolve() != stored or not stored.is_file():
             raise LfsPointer(
                 f"{path} at {self.name} is a Git LFS pointer, and its content is not in this clone;"
                 f" run: git lfs fetch origin {self.commit}"
             )
         shutil.copyfile(stored, target)
+        if sha256_of(target) != object_name:
+            raise LfsPointer(f"{path} at {self.name}: the Git LFS object {stored} has another content")
 
     @cached_property
     def _lfs_objects(self) -> Path:
-        return self.top / _git(self.top, "rev-parse", "--git-common-dir") / "lfs" / "objects"
+        return self.repository.shared_folder / "lfs" / "objects"
 
 
-def _external_files(copy: Path) -> list[str]:
+def _is_same(folder: Path, other: Path) -> bool:
+    """Whether two paths lead to the same folder."""
+    try:
+        return folder.samefile(other)
+    except OSError:
+        return False
+
+
+def external_files(model: Path) -> list[str]:
     """The files of external weights that a model names; empty if the model cannot be read."""
     try:
-        if copy.suffix.lower() == ".onnx":
+        if model.suffix.lower() == ".onnx":
             from sizeup.formats.onnx.write import external_files as onnx_files
 
-            return onnx_files(copy)
-        if copy.suffix.lower() == ".tflite":
+            return onnx_files(model)
+        if model.suffix.lower() == ".tflite":
             from sizeup.formats.tflite.write import external_files as tflite_files
 
-            return tflite_files(copy.read_bytes())
+            return tflite_files(model.read_bytes())
     except SizeupError:
-        pass  # reported when the copy is loaded
+        pass  # reported when the model is loaded
     return []
-
-
-def _git(folder: Path, *arguments: str, output: IO[bytes] | None = None) -> str:
-    """The output of a git command without the last line break, or '' if it is written to a file."""
-    # Git hooks set these variables for their own repository, which may be another one.
-    environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
-    # No fetching in partial clones: the command to fetch with comes from the repository's configuration.
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1"}
-    try:
-        process = subprocess.run(
-            ["git", "-c", "protocol.allow=never", "-C", os.fspath(folder), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if output is None else output,
-            stderr=subprocess.PIPE,
-            env=environment,
-            check=False,
-        )
-    except OSError as error:
-        raise RevisionError(f"cannot run git: {error.strerror or error}; install git") from error
-    if process.returncode:
-        reason = process.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-        raise RevisionError(f"git {arguments[0]} failed in {folder}: {reason or 'no message'}")
-    return os.fsdecode(process.stdout or b"").removesuffix("\n")
 
 
 def affected(budgets: Budgets, changed: Sequence[str]) -> tuple[list[str] | None, list[str]]:

@@ -54,7 +54,14 @@ def check(
             "Target that the model must fit: DEVICE, DEVICE/RUNTIME or a device file, e.g. stm32f746/tflm."
         ),
     ] = None,
-    budget: Annotated[Path | None, _limit("FILE", "Budget file to check, e.g. budgets.toml.")] = None,
+    budget: Annotated[
+        str | None,
+        _limit(
+            "FILE|REV:FILE",
+            "Budget file to check, also that of a git revision with all that it names, e.g."
+            " origin/main:budgets.toml.",
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         _limit("REV", "Git revision to compare the model files and their growth with, e.g. origin/main."),
@@ -257,14 +264,14 @@ def check(
         raise typer.Exit(code)
 
 
-def _default_limits(budget: Path | None, update_baselines: bool) -> WorkLimits:
+def _default_limits(budget: str | None, update_baselines: bool) -> WorkLimits:
     """The limits of the work on a model: a budget is a gate, whose models may be of others."""
     from sizeup.api.limits import BUDGET_LIMITS, NO_LIMITS
 
     return NO_LIMITS if budget is None or update_baselines else BUDGET_LIMITS
 
 
-def _print_updates(updates: Sequence[Update], budget: Path | None) -> None:
+def _print_updates(updates: Sequence[Update], budget: str | None) -> None:
     """Print the changes of baselines, or the reason that the updated budgets have none."""
     from sizeup.api import budgets as budgets_api
     from sizeup.cli import terminal
@@ -348,7 +355,7 @@ def _has_no_verdict(checks: Sequence[Check]) -> bool:
     return any(check.error for check in checks) and not any(check.has_verdict for check in checks)
 
 
-def _select_models(files: list[str] | None, budget: Path | None, changed: bool) -> list[str] | None:
+def _select_models(files: list[str] | None, budget: str | None, changed: bool) -> list[str] | None:
     """The models to check: with --changed those that a budget names; None for all models of the budget."""
     from sizeup.api import budgets as budgets_api
     from sizeup.cli import terminal
@@ -366,7 +373,7 @@ def _select_models(files: list[str] | None, budget: Path | None, changed: bool) 
     return models
 
 
-def _require_model_or_budget(models: list[str] | None, budget: Path | None, options: set[str]) -> None:
+def _require_model_or_budget(models: list[str] | None, budget: str | None, options: set[str]) -> None:
     if budget is None and not models:
         raise USAGE_ERROR("give a MODEL with -d TARGET, or --budget FILE")
     if budget is not None and options:

@@ -27,8 +27,9 @@ def outputs(arguments: Mapping[str, Any], *, are_reports: bool) -> Iterator[None
             _require_no_input(path, inputs)
         yield
         return
-    inputs += _baselines(arguments.get("budget"))
     paths = [path for path in paths if _is_report(path)]
+    if any(map(_may_be_baselines, paths)):  # else nothing is read before reports are emptied
+        inputs += _baselines(arguments.get("budget"))
     try:
         for path in paths:
             _clear(path, inputs)
@@ -52,6 +53,14 @@ def paths_in(arguments: Mapping[str, Any], *, are_outputs: bool) -> Iterator[Pat
                     yield Path(each)
                 if isinstance(each, str):
                     yield from map(Path, filter(None, (each.partition(":")[0], each.partition(":")[2])))
+
+
+def _may_be_baselines(path: Path) -> bool:
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return b"sizeup baselines" in file.read(64)
+    return False
 
 
 def _baselines(budget: Any) -> list[Path]:

@@ -6,21 +6,24 @@ import errno
 import functools
 import inspect
 import os
-import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sizeup.cli.commands import USAGE_ERROR, usage_message
 from sizeup.cli.options import MemoryLimit, TimeLimit, work_limits
 from sizeup.cli.outputs import outputs, paths_in
-from sizeup.errors import Incomplete, SizeupError
+from sizeup.errors import Incomplete, SizeupError, TargetWarning
 from sizeup.units import printable
+
+if TYPE_CHECKING:
+    from sizeup.targets.device_file import DeviceFile
 
 # Not 1, which means that a check failed.
 _CRASHED = 70
@@ -47,7 +50,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
             terminal.set_quiet(quiet)
             are_reports = function.__name__ == "check"
-            with outputs(kwargs, are_reports=are_reports), resolved_devices(kwargs) as arguments:
+            with (
+                _printed_warnings(terminal.print_note),
+                outputs(kwargs, are_reports=are_reports),
+                resolved_devices(kwargs) as arguments,
+            ):
                 function(*args, **arguments)
             sys.stdout.flush()
 
@@ -145,6 +152,23 @@ def exit_code(call: Callable[[], Any]) -> int:
         return _CRASHED
 
 
+@contextmanager
+def _printed_warnings(print_note: Callable[[str], None]) -> Iterator[None]:
+    """Prints warnings about files of targets as one line each, without a place in our code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", TargetWarning)
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **others: Any) -> None:
+            if issubclass(category, TargetWarning):
+                print_note(f"warning: {message}")
+            else:
+                show_others(message, category, *place, **others)
+
+        warnings.showwarning = show
+        yield
+
+
 def _with_options(run: Callable[..., None], options: dict[str, Any], default: Any) -> Callable[..., None]:
     """Add options to the signature that typer reads."""
     signature = inspect.signature(run, eval_str=True)
@@ -158,38 +182,20 @@ def _with_options(run: Callable[..., None], options: dict[str, Any], default: An
 
 
 _DEVICE_ARGUMENTS = ("device", "device_b")
-_DEVICE_FILE = re.compile(r"(.+?\.(?:toml|json))(?::(.+)|(/[^/]+))?")
-
-
-class DeviceFile(NamedTuple):
-    """FILE, FILE:DEVICE[/RUNTIME] or FILE/RUNTIME as a user types it."""
-
-    file: str
-    device: str | None
-    runtime: str | None
-
-    def target(self) -> str:
-        """The named device, or the only device in the file; raises TargetError if there is no single one."""
-        from sizeup import targets
-        from sizeup.errors import TargetError
-
-        if self.device is not None:
-            return self.device
-        names = targets.names_in(Path(self.file))
-        if len(names) != 1:
-            listed = f"contains {', '.join(names) or 'no device'}"
-            raise TargetError(f"{self.file}: {listed}; name one: -d '{self.file}:NAME'")
-        return names[0] + (self.runtime or "")
 
 
 def parse_device_file(text: Any) -> DeviceFile | None:
     """The device file that a text names; None for a name, a cluster file, or another type."""
-    match = _DEVICE_FILE.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
+    if not isinstance(text, str) or not text.partition(":")[0].count("."):
+        return None
+    from sizeup.targets import device_file
+
+    named = device_file.parse_device_file(text)
+    if named is None:
         return None
     from sizeup.language_models.clusters import is_cluster
 
-    return None if is_cluster(text) else DeviceFile(match[1], match[2], match[3])
+    return None if is_cluster(text) else named
 
 
 @contextmanager
@@ -207,12 +213,11 @@ def device_files(*files: str) -> Iterator[None]:
     if not files:
         yield
         return
-    from sizeup.errors import TargetError
     from sizeup.targets import VARIABLE
+    from sizeup.targets.device_file import check_exists
 
     for file in files:
-        if not Path(file).is_file():
-            raise TargetError(f"{file}: no such device file")
+        check_exists(file)
     before = os.environ.get(VARIABLE)
     # Absolute paths, because catalogs are cached by path.
     paths = [*map(os.path.abspath, files), *([before] if before else [])]

@@ -5,18 +5,17 @@ The content is untrusted: files have a size limit, and their values are checked 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sizeup import settings
 from sizeup.errors import CorruptModel, LoadError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.formats.names import check_regular
 from sizeup.formats.quantization_config import QuantizationConfig, parse_quantization, quantization_file
 
-_MOST_BYTES = 16 << 20  # 22,000 labels take 2 MB
 _NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
@@ -42,16 +41,9 @@ def parse_json(path: Path, source: str) -> Any:
     """Return the content of a JSON file of at most 16 MiB."""
     check_regular(path, source)
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
+        return settings.parse_json(read_settings(path), object_hook=_decode_float)
     except OSError as error:
         raise LoadError(f"{source}: {read_problem(error)}; give a local config.json") from error
-    if len(text) > _MOST_BYTES:
-        raise CorruptModel(f"{source}: larger than {_MOST_BYTES >> 20} MiB, so not a configuration")
-    try:
-        return json.loads(text.decode("utf-8"), object_hook=_decode_float)
-    except RecursionError as error:
-        raise CorruptModel(f"{source}: nested too deeply") from error
     except ValueError as error:
         raise CorruptModel(f"{source}: not JSON: {error}") from error
 

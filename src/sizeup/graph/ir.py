@@ -146,6 +146,7 @@ class Requirements:
     ir_version: int
     operators: tuple[OperatorUse, ...]
     external_bytes: int = 0  # of constants in other files
+    other_bytes: int = 0  # of large attributes, and of constants in blocks that never run
     violations: tuple[str, ...] = ()  # of the definitions of operators, for which runtimes refuse the file
 
 

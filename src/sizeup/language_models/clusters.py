@@ -15,7 +15,6 @@ anywhere: unknown keys are refused by name, and counts are limited before anythi
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -26,16 +25,12 @@ from typing import Any
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
 from sizeup.language_models.prices import Price, price_of
+from sizeup.settings import parse_toml
 from sizeup.targets import BUILT_IN, Catalog, Device, current_catalog
 from sizeup.targets.names import suggestion
 from sizeup.targets.quantities import BANDWIDTH, TIME, Quantity
 from sizeup.targets.table import Table
 from sizeup.units import quoted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FOLDER = BUILT_IN / "clusters"
 MOST_DEVICES = 16_384
@@ -274,10 +269,10 @@ def read_cluster(path: str | Path) -> Cluster:
 
 def _top(path: Path) -> Table:
     try:
-        content = tomllib.loads(read_settings(path))
+        content = parse_toml(read_settings(path))
     except OSError as error:
         raise TargetError(f"{path}: {read_problem(error)}") from None
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
+    except ValueError as error:
         raise TargetError(f"{path}: not a TOML file: {error}") from None
     return Table(content, str(path), "top level", {})
 

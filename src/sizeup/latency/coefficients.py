@@ -5,8 +5,6 @@ The table can be replaced by measured values. Only convolutions and matrix produ
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +21,8 @@ from sizeup.files import read_settings
 from sizeup.graph import Graph, Op
 from sizeup.latency.work import Floats, is_depthwise
 from sizeup.ops import cost_rule_of
+from sizeup.settings import parse_json, parse_toml
 from sizeup.units import quoted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MACS = 2_000_000
 """MACs that a coefficient is the time of."""
@@ -136,8 +130,8 @@ def read_table(path: str | Path) -> Table:
     file = Path(path)
     try:
         text = read_settings(file)
-        content = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(text) if file.suffix == ".json" else parse_toml(text)
+    except (OSError, ValueError) as error:
         raise SizeupError(f"{file}: not a coefficient table: {error}") from error
     try:
         return table_from(content)

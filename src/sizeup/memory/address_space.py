@@ -9,6 +9,7 @@ skipped one by one: their number has no such bound, so all look-ups together hav
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 
@@ -27,13 +28,17 @@ class _Union:
         self.starts: list[int] = []
         self.ends: list[int] = []
 
-    def add(self, start: int, end: int) -> None:
-        """Add a range, merged with those that it touches."""
-        low, high = bisect_left(self.ends, start), bisect_right(self.starts, end)
+    def add(self, start: int, end: int) -> bool:
+        """Add a range, merged with those that it touches; whether it was not there before."""
+        low = bisect_left(self.ends, start)
+        if low < len(self.ends) and self.starts[low] <= start and end <= self.ends[low]:
+            return False
+        high = bisect_right(self.starts, end)
         if low < high:
             start, end = min(start, self.starts[low]), max(end, self.ends[high - 1])
         self.starts[low:high] = [start]
         self.ends[low:high] = [end]
+        return True
 
 
 class AddressSpace:
@@ -43,19 +48,18 @@ class AddressSpace:
         times = sorted(set(chain(firsts, lasts)))
         self._leaf = {time: index for index, time in enumerate(times)}
         self._leaves = 1 << len(times).bit_length()
-        self._always: dict[int, _Union] = {}  # by node: occupied during all of its time, not of its parent's
-        self._ever: dict[int, _Union] = {}  # by node: occupied at any part of its time, not during all of it
+        # By node: occupied during all of its time but not of its parent's, and at a part of its time.
+        self._always = defaultdict[int, _Union](_Union)
+        self._ever = defaultdict[int, _Union](_Union)
         self._steps = 0
 
     def add(self, first: int, last: int, start: int, end: int) -> None:
         """Occupy an address range from the first to the last step."""
-        above = set()
         for node in self._nodes(first, last):
-            self._always.setdefault(node, _Union()).add(start, end)
-            while (node := node >> 1) and node not in above:
-                above.add(node)
-        for node in above:
-            self._ever.setdefault(node, _Union()).add(start, end)
+            self._always[node].add(start, end)
+            # What is occupied at a part of a node's time is occupied at a part of its parent's.
+            while (node := node >> 1) and self._ever[node].add(start, end):
+                pass
 
     def lowest_gap(self, first: int, last: int, size: int) -> int:
         """The lowest offset at which so many bytes are free from the first to the last step.
@@ -89,9 +93,8 @@ class AddressSpace:
         nodes = self._nodes(first, last)
         ends = (self._leaf[first] + self._leaves, self._leaf[last] + self._leaves)
         above = {end >> shift for end in ends for shift in range(self._leaves.bit_length())}
-        found = [self._always.get(node) for node in above.union(nodes)]
-        found += [self._ever.get(node) for node in nodes]
-        return [union for union in found if union is not None]
+        unions = [self._always[node] for node in above.union(nodes) if node in self._always]
+        return unions + [self._ever[node] for node in nodes if node in self._ever]
 
     def _nodes(self, first: int, last: int) -> list[int]:
         """The nodes whose times are together those from the first to the last step."""

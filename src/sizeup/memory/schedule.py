@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -26,7 +27,12 @@ from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of
 _MAX_STATIC_BOUND_OPS = 20_000
 _BEAMS = (8, 64)
 _MAX_CHAIN = 64
-_CLOCK_EVERY = 256
+# A step looks at one op that could run next. Searches that are limited by states may take so many steps per
+# state, and search for an upper bound before that. The ops that all states list take memory.
+_STEPS_PER_STATE = 2_000
+_CLOCK_EVERY = 2_000  # steps
+_REPORT_EVERY = 256  # states
+_MAX_LISTED = 30_000_000
 
 Progress = Callable[[str, int, int], None]  # name of the search, proven lower bound, best so far
 _Bounds = Callable[[int, int], None]  # proven lower bound, best peak so far
@@ -77,8 +83,12 @@ def best_schedule(
     max_states: int | None = None,
     progress: _Bounds | None = None,
 ) -> Schedule:
-    """The schedule with the lowest peak, or the best one found within the limits."""
+    """The schedule with the lowest peak, or the best one found within the limits.
+
+    With `max_states`, the steps are limited too, so that the result is the same on every machine.
+    """
     started = time.monotonic()
+    max_steps = None if max_states is None else _STEPS_PER_STATE * max_states
     initial = tuple(range(problem.count))
     if problem.count == 0:
         return Schedule((), 0, 0, 0.0)
@@ -88,10 +98,11 @@ def best_schedule(
     if peak > bound and problem.count <= _MAX_STATIC_BOUND_OPS:
         bound = static_bound(problem)
     if peak > bound:
-        best = _upper_bound(problem, best, bound, started + time_limit / 4)
+        best = _upper_bound(problem, best, bound, _Effort(started + time_limit / 4, max_steps))
     states = 0
     if best[0] > bound:
-        search = _Search(problem, best, bound, started + time_limit, max_states, progress)
+        effort = _Effort(started + time_limit, max_steps)
+        search = _Search(problem, best, bound, effort, max_states, progress)
         best, bound = search.run()
         states = search.states
     return Schedule(best[1], best[0], bound, time.monotonic() - started, states)
@@ -106,18 +117,41 @@ def _working_sets(problem: ScheduleProblem) -> int:
 _Best = tuple[int, tuple[int, ...]]  # peak, order
 
 
-def _upper_bound(problem: ScheduleProblem, best: _Best, bound: int, deadline: float) -> _Best:
-    """Greedy search, then beam search, until the lower bound is reached or time is up."""
-    for key in (_least_growth, _least_growth_above(bound)):
-        best = min(best, _greedy(problem, key))
-        if best[0] <= bound:
-            return best
-    for width in _BEAMS:
-        if time.monotonic() > deadline:
-            break
-        best = _beam(problem, width, best, deadline)
-        if best[0] <= bound:
-            break
+class _LimitReached(Exception):
+    pass
+
+
+class _Effort:
+    """Steps of a search, limited by number and by time."""
+
+    def __init__(self, deadline: float, max_steps: int | None) -> None:
+        self.deadline = deadline
+        self.max_steps = max_steps
+        self._steps = 0
+        self._next_look = _CLOCK_EVERY
+
+    def spend(self, steps: int) -> None:
+        """Count steps; raises _LimitReached after too many, or at the deadline."""
+        self._steps += steps
+        if self.max_steps is not None and self._steps > self.max_steps:
+            raise _LimitReached
+        if self._steps >= self._next_look:
+            self._next_look = self._steps + _CLOCK_EVERY
+            if time.monotonic() > self.deadline:
+                raise _LimitReached
+
+
+def _upper_bound(problem: ScheduleProblem, best: _Best, bound: int, effort: _Effort) -> _Best:
+    """Greedy search, then beam search, until the lower bound is reached or a limit."""
+    with suppress(_LimitReached):
+        for key in (_least_growth, _least_growth_above(bound)):
+            best = min(best, _greedy(problem, key, effort))
+            if best[0] <= bound:
+                return best
+        for width in _BEAMS:
+            best = _beam(problem, width, best, effort)
+            if best[0] <= bound:
+                break
     return best
 
 
@@ -136,11 +170,12 @@ def _least_growth_above(bound: int) -> _Key:
     return key
 
 
-def _greedy(problem: ScheduleProblem, key: _Key) -> _Best:
+def _greedy(problem: ScheduleProblem, key: _Key, effort: _Effort) -> _Best:
     done, live, peak = 0, problem.initial_bytes, 0
     ready = problem.ready()
     order: list[int] = []
     while ready:
+        effort.spend(len(ready))
         op = min(ready, key=lambda candidate: key(problem, done, live, candidate))
         peak = max(peak, live + problem.output_bytes[op])
         done, live = problem.run(done, live, op)
@@ -166,12 +201,13 @@ class _Partial:
     trail: tuple[object, int] | None  # (earlier trail, op)
 
 
-def _beam(problem: ScheduleProblem, width: int, best: _Best, deadline: float) -> _Best:
+def _beam(problem: ScheduleProblem, width: int, best: _Best, effort: _Effort) -> _Best:
     """Beam search: keeps the `width` best partial schedules per length that can still improve."""
     beam = [_Partial(0, problem.initial_bytes, 0, problem.ready(), None)]
     for _ in range(problem.count):
         partials: dict[int, _Partial] = {}
         for partial in beam:
+            effort.spend(len(partial.ready))
             for op in partial.ready:
                 peak = max(partial.peak, partial.live + problem.output_bytes[op])
                 if peak >= best[0]:
@@ -179,7 +215,7 @@ def _beam(problem: ScheduleProblem, width: int, best: _Best, deadline: float) ->
                 done, live = problem.run(partial.done, partial.live, op)
                 if done not in partials or partials[done].peak > peak:
                     partials[done] = _Partial(peak, live, done, partial.ready, (partial.trail, op))
-        if not partials or time.monotonic() > deadline:
+        if not partials:
             return best
         beam = heapq.nsmallest(width, partials.values(), key=attrgetter("peak", "live"))
         for partial in beam:
@@ -208,23 +244,30 @@ class _Search:
         problem: ScheduleProblem,
         best: _Best,
         bound: int,
-        deadline: float,
+        effort: _Effort,
         max_states: int | None,
         progress: _Bounds | None,
     ) -> None:
         self.problem = problem
         self.best = best
         self.threshold = bound
-        self.deadline = deadline
+        self.effort = effort
         self.max_states = max_states
         self.progress = progress
         self.states = 0
+        self.listed = 0
         self.visited: dict[int, tuple[int, tuple[int, ...]]] = {}  # set -> (set before, ops run since)
         self.stack: list[_State] = []
         self.postponed: list[tuple[int, int, _State, int]] = []  # (bytes needed, tie, state, op)
 
     def run(self) -> tuple[_Best, int]:
         """The best schedule and the proven lower bound."""
+        try:
+            return self._search()
+        except _LimitReached:
+            return self.best, self.threshold
+
+    def _search(self) -> tuple[_Best, int]:
         everything = (1 << self.problem.count) - 1
         self._enter(-1, (0, self.problem.initial_bytes, self.problem.ready()), ())
         while True:
@@ -233,18 +276,15 @@ class _Search:
                 if state[0] == everything:
                     return (self.threshold, self._schedule(everything)), self.threshold
                 self.states += 1
-                if self.states == self.max_states or (self.states % _CLOCK_EVERY == 0 and self._is_late()):
-                    return self.best, self.threshold
+                if self.states == self.max_states or self.listed > _MAX_LISTED:
+                    raise _LimitReached
+                if self.progress is not None and self.states % _REPORT_EVERY == 0:
+                    self.progress(self.threshold, self.best[0])
                 self._expand(state)
             if not self.postponed:
                 return self.best, self.best[0]
             self.threshold = self.postponed[0][0]
             self._resume()
-
-    def _is_late(self) -> bool:
-        if self.progress is not None:
-            self.progress(self.threshold, self.best[0])
-        return time.monotonic() > self.deadline
 
     def _expand(self, state: _State) -> None:
         _, live, ready = state
@@ -268,6 +308,7 @@ class _Search:
         """Run all free chains, then add the state unless its set is known."""
         state, free = self._run_free_chains(state)
         if state[0] not in self.visited:
+            self.listed += len(state[2])
             self.visited[state[0]] = (before, ran + tuple(free))
             self.stack.append(state)
 
@@ -279,6 +320,7 @@ class _Search:
         while searching:
             searching = False
             for op in ready:
+                self.effort.spend(1)
                 chain = self._free_chain(done, live, op)
                 if chain:
                     for chain_op in chain:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from sizeup.dtypes import DType
 from sizeup.graph import Graph, Op
 from sizeup.memory.liveness import buffer_liveness, initial_tensors
@@ -204,7 +206,7 @@ def static_bound(problem: ScheduleProblem) -> int:
     """
     earlier_ops, later_ops = _closure(problem)
     producer = {buffer: op for op, produced in enumerate(problem.outputs) for buffer in produced}
-    totals = list(problem.output_bytes)
+    totals = np.array(problem.output_bytes, np.int64)
     all_ops = (1 << problem.count) - 1
     for buffer, size in enumerate(problem.sizes):
         produced_by = producer.get(buffer)
@@ -214,9 +216,10 @@ def static_bound(problem: ScheduleProblem) -> int:
         needed = all_ops if problem.is_output[buffer] else 0
         for reader in members(problem.readers[buffer]):
             needed |= earlier_ops[reader] | 1 << reader
-        for op in members(possible & needed):
-            totals[op] += size
-    return max(totals, default=0)
+        together = (possible & needed).to_bytes(-(-problem.count // 8), "little")
+        bits = np.unpackbits(np.frombuffer(together, np.uint8), count=problem.count, bitorder="little")
+        totals += np.int64(size) * bits
+    return int(totals.max(initial=0))
 
 
 def _closure(problem: ScheduleProblem) -> tuple[list[int], list[int]]:

@@ -85,13 +85,12 @@ def usage(
     With `use_recorded_run`, a graph recorded from a run uses the storages and liveness of that run. Kernels
     have the workspaces of the device of the run, or with `on_gpu` those of a GPU.
     """
-    with_bodies = (op.kind for op in graph.ops if op.bodies and op.kind != _RUN_ONCE)
-    unmodeled_ops = tuple(dict.fromkeys(with_bodies))  # the tensors of the bodies are not counted
+    unmodeled_ops = _unmodeled(graph)
     if use_recorded_run and graph.recorded_run is not None:
         run = replace(graph.recorded_run, device=_GPU) if on_gpu else graph.recorded_run
         kernels = cuda_workspaces if run.device == _GPU else torch_workspaces
         buffers = _recorded_buffers(graph, run, kernels.workspaces(graph, run, precision), precision)
-        unmodeled_ops = kernels.unmodeled(graph, run)
+        unmodeled_ops += kernels.unmodeled(graph, run)
     else:
         buffers = buffer_liveness(graph, precision=precision, aliases=aliases)
     live = buffers.live_bytes()
@@ -101,7 +100,17 @@ def usage(
     inputs = frozenset(graph.inputs)
     live_at_peak = tuple(_live_tensor(graph, buffers, buffer, inputs) for buffer in at_peak)
     unknown = sum(tensor.data is None and not size_is_known(tensor) for tensor in graph.tensors)
-    return Usage(buffers, live, peak, peak_op, live_at_peak, unknown, unmodeled_ops)
+    return Usage(buffers, live, peak, peak_op, live_at_peak, unknown, tuple(dict.fromkeys(unmodeled_ops)))
+
+
+def _unmodeled(graph: Graph) -> tuple[str, ...]:
+    """The ops whose own memory is not known: those with bodies, whose tensors are not counted, and those
+    without a cost rule, which may be of any kind."""
+    return tuple(
+        op.kind if op.bodies else op.source or op.kind
+        for op in graph.ops
+        if (op.bodies and op.kind != _RUN_ONCE) or cost_rule_of(op.kind) is None or "invalid" in op.attrs
+    )
 
 
 def live_breakdown(graph: Graph, buffers: Buffers) -> LiveBreakdown:

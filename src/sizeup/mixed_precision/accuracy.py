@@ -15,7 +15,7 @@ import numpy as np
 from sizeup import dtypes
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.graph import Graph
 from sizeup.mixed_precision.measurement import Bench, MeasurementOptions, bench
 from sizeup.mixed_precision.options import weight_only
@@ -176,14 +176,14 @@ def read_accuracy(path: Path) -> Accuracy:
 
 def _lines(path: Path) -> Iterator[_Line]:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        text = read_settings(path, _MAX_BYTES)
     except OSError as error:
         raise SizeupError(f"{path}: {read_problem(error)}") from error
-    if len(content) > _MAX_BYTES:
-        raise SizeupError(f"{path}: larger than {_MAX_BYTES:,} bytes; {_EXPECTED_COLUMNS}")
+    except ValueError as error:
+        problem = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
+        raise SizeupError(f"{path}: {problem}; {_EXPECTED_COLUMNS}") from error
     try:
-        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        rows = csv.reader(io.StringIO(text, newline=""), strict=True)
         titles = [_LEGACY_TITLES.get(title.strip(), title.strip()) for title in next(rows, [])]
         _check_titles(titles, path)
         for cells in rows:
@@ -194,8 +194,6 @@ def _lines(path: Path) -> Iterator[_Line]:
                     f"{path}: line {rows.line_num}: {len(cells)} cells, but {len(titles)} columns"
                 )
             yield _Line(rows.line_num, dict(zip(titles, map(str.strip, cells), strict=True)))
-    except UnicodeDecodeError as error:
-        raise SizeupError(f"{path}: not UTF-8 text; {_EXPECTED_COLUMNS}") from error
     except csv.Error as error:
         raise SizeupError(f"{path}: not a CSV file: {error}; {_EXPECTED_COLUMNS}") from error
 

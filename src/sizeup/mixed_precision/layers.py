@@ -13,10 +13,13 @@ from sizeup.dtypes import DType
 from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Graph, Op, is_precomputed, name_of
 from sizeup.ops import cost_rule_of
+from sizeup.patterns import is_wild
 from sizeup.units import quoted
 
 _MAX_NEAREST = 3
 _LONGEST_NUMBER = 12
+_MOST_HINTS = 10  # names that get a suggestion
+_MOST_WILD = 1_000  # patterns, each compared with all layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,15 @@ def match_layers(graph: Graph, mapping: Mapping[str, Any]) -> LayerMatch:
     wildcards (`features.*.conv`). Modules, op kinds and wildcards match layers only; an op named itself need
     not be a layer.
     """
+    if sum(map(is_wild, mapping)) > _MOST_WILD:
+        raise SizeupError(f"a precision map with more than {_MOST_WILD:,} patterns")
     names = LayerNames(graph)
     dtypes_by_op: dict[int, DType] = {}
     unmatched: dict[str, list[str]] = {}
-    for pattern, precision in sorted(mapping.items(), key=lambda item: not _is_wildcard(item[0])):
+    for pattern, precision in sorted(mapping.items(), key=lambda item: not is_wild(item[0])):
         ops = names.find(pattern)
         if not ops:
-            unmatched[pattern] = names.nearest(pattern)
+            unmatched[pattern] = names.nearest(pattern) if len(unmatched) < _MOST_HINTS else []
             continue
         dtypes_by_op.update(dict.fromkeys(ops, _precision(pattern, precision)))
     return LayerMatch(dtypes_by_op, unmatched)
@@ -80,10 +85,6 @@ def _precision(pattern: str, precision: Any) -> DType:
         return dtypes.precision(precision)
     except SizeupError as error:
         raise SizeupError(f"{quoted(pattern)}: {error}") from None
-
-
-def _is_wildcard(pattern: str) -> bool:
-    return any(letter in pattern for letter in "*?[")
 
 
 class LayerNames:
@@ -111,6 +112,8 @@ class LayerNames:
             return self.layers[pattern]
         if pattern in self.by_name:
             return self.by_name[pattern]
+        if not is_wild(pattern):
+            return []
         return [
             index for name, ops in self.layers.items() if fnmatch.fnmatchcase(name, pattern) for index in ops
         ]

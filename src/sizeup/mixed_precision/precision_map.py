@@ -17,6 +17,7 @@ from sizeup.files import read_problem, read_settings
 from sizeup.graph import Graph
 from sizeup.mixed_precision.assign import assign
 from sizeup.mixed_precision.layers import layers, match_layers
+from sizeup.settings import parse_json
 from sizeup.units import plural
 
 # One precision for all layers, a precision map, or the path of a JSON file with one.
@@ -80,10 +81,10 @@ _EXAMPLE = '{"features.0": "int8", "classifier*": "fp32"}'
 def read_precision_map(path: Path) -> dict[str, str]:
     """Reads a precision map from a JSON file, or the precisions in a latency predictor's results."""
     try:
-        content = json.loads(read_settings(path))
+        content = parse_json(read_settings(path))
     except OSError as error:
         raise SizeupError(f"{path}: {read_problem(error)}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SizeupError(f"{path}: not a precision map: {error}") from error
     if isinstance(content, dict) and "filtered_precisions" in content:
         raise SizeupError(f"{path}: {_about_options(content['filtered_precisions'])}")

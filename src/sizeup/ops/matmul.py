@@ -111,8 +111,11 @@ def einsum(call: Call) -> Dim:
             sizes[letter] = size if sizes.get(letter, 1) == 1 else sizes[letter]
     total: Dim = 0
     left = operands[0]
-    for index, right in enumerate(operands[1:], start=2):
-        needed = set(call.attrs["result"]).union(*operands[index:])
+    still_needed = [set(call.attrs["result"])]  # by how many operands are left
+    for term in reversed(operands[2:]):
+        still_needed.append(still_needed[-1].union(term))
+    for right in operands[1:]:
+        needed = still_needed.pop()
         # An axis of only one operand that is not needed later is summed before the product.
         shared = set(left) & set(right)
         axes = [letter for letter in dict.fromkeys(left + right) if letter in needed or letter in shared]

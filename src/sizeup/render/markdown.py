@@ -110,7 +110,8 @@ MOST = 60_000
 _IN_FULL = 30_000  # of them, for sections of models that do not fit
 _TAIL = 500  # of them, for the note on omitted rows
 _MOST_ROWS = 100
-_FAILED: tuple[Status, ...] = ("error", "does not fit", "undetermined")
+# Their sections come first: an edit of the policy must not be collapsed.
+_SHOWN: tuple[Status, ...] = ("edited", "error", "does not fit", "undetermined")
 
 
 def markdown(checks: Sequence[Check]) -> Iterator[str]:
@@ -133,7 +134,7 @@ def _single(check: Check) -> Iterator[str]:
 
 def _several(checks: Sequence[Check]) -> Iterator[str]:
     heading = f"## {prose(summary(checks))}\n\n"
-    failed = [check for status in _FAILED for check in checks if check.status == status]
+    failed = [check for status in _SHOWN for check in checks if check.status == status]
     sections, used = [], len(heading)
     for check in failed:
         section = _section(check, "###")
@@ -143,7 +144,7 @@ def _several(checks: Sequence[Check]) -> Iterator[str]:
         used += len(section)
     yield heading
     yield from sections
-    others = [check for check in checks if check.status not in _FAILED]
+    others = [check for check in checks if check.status not in _SHOWN]
     yield from _rest(failed[len(sections) :], others, used)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args, overload
 
 from sizeup.checks import Contribution, Limit, verdict
+from sizeup.checks.evaluate import NEW_GROWTH
 from sizeup.checks.limits import Growth
 from sizeup.checks.measures import MEASURES
 from sizeup.results.result import Result
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEASURE_UNITS",
+    "NEW_GROWTH",
     "STATUS_BY_FIT",
     "Check",
     "Checks",
@@ -33,7 +35,7 @@ __all__ = [
 
 MEASURE_UNITS = {name: measure.unit for name, measure in MEASURES.items()}
 """The unit of every measure that can be limited."""
-Status = Literal["fits", "does not fit", "undetermined", "error", "removed"]
+Status = Literal["fits", "does not fit", "undetermined", "error", "removed", "edited"]
 STATUS_BY_FIT: dict[bool | None, Status] = {True: "fits", False: "does not fit", None: "undetermined"}
 
 
@@ -69,11 +71,21 @@ class Check(Result):
     boards_command: str = ""  # command that lists the boards that fit, if no remedy is enough
     update_command: str = ""  # command that writes the current amounts as baselines
     is_removed: bool = False  # existed at that revision, but no longer
+    base_commit: str = ""  # the commit of that revision
+    renamed_from: str = ""  # path of the model that it is compared with, if another one
+    # Of a settings file instead of a model: the settings that differ from those of the revision.
+    edits: tuple[str, ...] = ()
+    undetermined_reasons: tuple[str, ...] = ()  # why a yes would be undetermined, besides limits and coverage
 
     @property
     def has_verdict(self) -> bool:
-        """Whether there is a verdict: the model could be read, and still exists."""
-        return not self.error and not self.is_removed
+        """Whether there is a verdict: a model was read and still exists, or an edit needs a decision."""
+        return not (self.error or self.is_removed or (self.edits and not self.undetermined_reasons))
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is about a model that exists, not an edited settings file."""
+        return not self.is_removed and not self.edits
 
     @property
     def fits(self) -> bool | None:
@@ -81,7 +93,9 @@ class Check(Result):
         if not self.has_verdict:
             return None
         is_met = verdict(self.limits, self.unsupported_reason)
-        is_doubtful = (self.strict and not self.is_complete) or self.is_run_undetermined
+        is_doubtful = (
+            (self.strict and not self.is_complete) or self.is_run_undetermined or self.undetermined_reasons
+        )
         return None if is_met is True and is_doubtful else is_met
 
     @property
@@ -99,7 +113,7 @@ class Check(Result):
         """The verdict as text, or why there is none."""
         if self.has_verdict:
             return STATUS_BY_FIT[self.fits]
-        return "error" if self.error else "removed"
+        return "error" if self.error else "removed" if self.is_removed else "edited"
 
     def __repr__(self) -> str:
         target = f" on {self.target}" if self.target else ""
@@ -161,8 +175,11 @@ def status(checks: Sequence[Check]) -> Status:
 
 
 def fits(checks: Sequence[Check]) -> bool | None:
-    """Returns the verdict of all: False if one fails or has an error, else None if one is undetermined."""
+    """Returns the verdict of all: False if one fails or has an error, else None if one is undetermined.
+
+    It is None if nothing was judged.
+    """
     if any(check.error for check in checks):
         return False
     verdicts = [check.fits for check in checks if check.has_verdict]
-    return False if False in verdicts else None if None in verdicts else True
+    return False if False in verdicts else None if None in verdicts or not verdicts else True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from typing import Any
 from sizeup import units
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.graph import Graph
 from sizeup.latency import Estimate
 from sizeup.mixed_precision.accuracy import Accuracy
@@ -27,6 +27,7 @@ from sizeup.mixed_precision.refine import MeasuredAssignment
 from sizeup.mixed_precision.sizes import LayerSizes
 from sizeup.mixed_precision.tradeoff import Point, Row, table
 from sizeup.results.result import Result
+from sizeup.settings import parse_json
 
 __all__ = [
     "BUDGETS",
@@ -162,17 +163,22 @@ def measured_basis(refined: MeasuredAssignment) -> str:
 def read_losses(path: Path) -> dict[str, dict[str, float]]:
     """Reads losses from a JSON file: {layer: {precision: loss}}."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(read_settings(path))
     except OSError as error:
         raise SizeupError(f"{path}: {read_problem(error)}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SizeupError(f"{path}: not a table of losses: {error}") from error
     rows = content.values() if isinstance(content, dict) else [None]
     numbers = [value for row in rows for value in (row.values() if isinstance(row, dict) else [None])]
-    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
+    if not all(map(_is_loss, numbers)):
         raise SizeupError(f'{path}: expected losses as {{"layer": {{"int8": 0.1, "int4": 0.9}}, ...}}')
     losses: dict[str, dict[str, float]] = content
     return losses
+
+
+def _is_loss(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and -sys.float_info.max <= value <= sys.float_info.max  # not NaN, which is in no range
 
 
 def _figure(name: str) -> Callable[[Point], Any]:

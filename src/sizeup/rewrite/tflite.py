@@ -102,8 +102,11 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
         _improve(state, options)
     state.notes += files.copy_external_files(companions)
     write_bytes(out, state.content, like=source)
-    new_sizes = target_arena.file_sizes(state.graph)
-    after = _footprint(state, target_arena, new_sizes, options)
+    if state.content == content:
+        new_sizes, after = sizes, before
+    else:
+        new_sizes = target_arena.file_sizes(state.graph)
+        after = _footprint(state, target_arena, new_sizes, options)
     overlaps, kernels = overlapping(state.graph)
     if is_verifiable:
         state.notes += _effect_notes(state, before, after, options, overlaps)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
 from sizeup.graph import Graph
 from sizeup.latency import Execution, dtype_of, execution_of
 from sizeup.runtimes.timing import Kernel
@@ -37,14 +37,14 @@ class Profile:
 def read_profile(path: Path) -> Profile:
     """Read a profile of ONNX Runtime (JSON), TFLite's benchmark_model (text) or PyTorch (trace or table)."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise SizeupError(f"{path}: profile is larger than {_MOST_BYTES >> 20} MiB; profile fewer runs")
-        text = path.read_text("utf-8")
+        text = read_settings(path, _MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise SizeupError(f"{path}: {read_problem(error)}") from error
+    except ValueError as error:
+        raise SizeupError(f"{path}: {error}; profile fewer runs") from error
     try:
         profile = _parse(text)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise SizeupError(f"{path}: not a supported profile: {error}") from error
     if profile is None or not profile.kernels:
         raise SizeupError(

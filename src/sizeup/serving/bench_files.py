@@ -10,7 +10,6 @@ run. Lengths are means over completed requests.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Any
 from sizeup.errors import SizeupError
 from sizeup.files import read_problem, read_settings
 from sizeup.formats.names import check_regular
+from sizeup.settings import parse_json
 from sizeup.targets.table import Table
 
 _MOST_RUNS = 1_000
@@ -84,9 +84,7 @@ def _tables(name: str) -> Iterator[Table]:
 
 def _parsed(text: str, place: str) -> Any:
     try:
-        return json.loads(text, parse_int=_integer)
-    except RecursionError:
-        raise SizeupError(f"{place}: nested too deeply") from None
+        return parse_json(text, parse_int=_integer)
     except ValueError as error:
         raise SizeupError(f"{place}: not JSON: {error}; {_HELP}") from None
 

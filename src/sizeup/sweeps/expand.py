@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import glob
 import importlib
 import json
 import os
@@ -12,17 +11,20 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
-from sizeup.files import read_problem
+from sizeup.files import open_regular, read_problem
 from sizeup.formats.names import looks_like_code
+from sizeup.patterns import Finder, is_wild
 from sizeup.sweeps.models import Factory, Model, SizeClass, code_digest, digest_of
-from sizeup.sweeps.spec import WILD, Spec
+from sizeup.sweeps.spec import Spec
 
 _ZOOS = ("timm", "torchvision")
 _LIST = "@"
+_LONGEST_LINE = 1 << 16  # bytes, in a list of models
 
 
 def models_of(spec: Spec) -> Iterator[Model]:
@@ -56,7 +58,7 @@ def _expand_entry(spec: Spec, entry: str) -> Iterator[Model]:
     elif prefix == "hf":
         yield from (Model(f"hf:{name}", f"hf:{path}") for name, path in _files(spec, rest, entry))
     elif rest and not _is_file(spec, entry):
-        names = _zoo(prefix, rest) if prefix in _ZOOS and _is_pattern(rest) else [rest]
+        names = _zoo(prefix, rest) if prefix in _ZOOS and is_wild(rest) else [rest]
         if not names:
             raise SizeupError(f"{entry}: no {prefix} model matches")
         yield from (Model(f"{prefix}:{name}", f"{prefix}:{name}") for name in names)
@@ -67,23 +69,27 @@ def _expand_entry(spec: Spec, entry: str) -> Iterator[Model]:
 def _models_in_file(spec: Spec, entry: str) -> Iterator[Model]:
     """The models listed in a file, one per line."""
     path = spec.folder / entry.removeprefix(_LIST)
-    if path.exists() and not path.is_file():  # reading a device would not end
-        raise SizeupError(f"{path}: not a file; give a text file with one model per line")
     try:
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                if line.strip() and not line.startswith("#"):
-                    yield from _expand_entry(spec, line.strip())
-    except OSError as error:
+        with open_regular(path) as lines:
+            for line in iter(partial(lines.readline, _LONGEST_LINE), b""):
+                text = line.decode("utf-8").strip()
+                if len(line) == _LONGEST_LINE:
+                    raise SizeupError(f"{path}: a line of more than {_LONGEST_LINE:,} bytes")
+                if text and not text.startswith("#"):
+                    yield from _expand_entry(spec, text)
+    except (OSError, UnicodeDecodeError) as error:
         raise SizeupError(f"{path}: {read_problem(error)}; expected one model per line") from None
 
 
 def _files(spec: Spec, pattern: str, entry: str) -> Iterator[tuple[str, str]]:
     """Names relative to the spec's folder, and absolute paths."""
-    if not _is_pattern(pattern) or (spec.folder / pattern).exists():
+    if not is_wild(pattern) or (spec.folder / pattern).exists():
         yield pattern, str(spec.folder / pattern)
         return
-    matches = sorted(glob.glob(pattern, root_dir=spec.folder, recursive=True))  # noqa: PTH207 - absolute ones too
+    try:
+        matches = sorted(Finder(spec.folder, as_shell=True).paths(pattern))
+    except ValueError as error:
+        raise SizeupError(f"{entry}: {error}") from None
     if not matches:
         raise SizeupError(f"{entry}: no file matches in {spec.folder}")
     is_model = _is_checkpoint if spec.point_set.clusters else _is_no_folder
@@ -105,11 +111,7 @@ def _is_no_folder(path: Path) -> bool:
 
 def _is_file(spec: Spec, entry: str) -> bool:
     is_file = not looks_like_code(entry) or os.path.lexists(spec.folder / entry)
-    return is_file or (_is_pattern(entry) and "/" in entry.partition(":")[0])
-
-
-def _is_pattern(text: str) -> bool:
-    return any(sign in text for sign in WILD)
+    return is_file or (is_wild(entry) and "/" in entry.partition(":")[0])
 
 
 def _zoo(prefix: str, pattern: str) -> list[str]:

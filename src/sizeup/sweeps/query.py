@@ -1,7 +1,7 @@
 """Read-only SQL over the results of sweeps: DuckDB on the files of a store, with views of its points.
 
 DuckDB can read only the files of the store, cannot change settings or load extensions, and gets exactly one
-statement, which must be a SELECT or EXPLAIN.
+statement, which must be a SELECT or EXPLAIN, with limits of memory, temporary files, threads and time.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sizeup import units
 from sizeup.errors import MissingLibrary, SizeupError
 from sizeup.sweeps import tables
 from sizeup.sweeps.store import Store
@@ -44,6 +46,11 @@ _LOCKED = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
 }
+MEMORY_BYTES, LEAST_MEMORY_BYTES = 1 << 30, 1 << 26
+SECONDS = 300.0  # of a statement
+_MOST_THREADS = 8
+_SPILLED = 4  # times the memory, in temporary files
+_PATIENCE = 0.1  # seconds between interrupts of a statement that does not end
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,17 @@ class QuerySpec:
     top: int | None = None
     axes: tuple[Axis, Axis] | None = None
     joined: tuple[str, ...] = ()
+    memory_bytes: int = MEMORY_BYTES
+    seconds: float = SECONDS
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of DuckDB that limit a query."""
+        return {
+            "memory_limit": f"{self.memory_bytes}B",
+            "max_temp_directory_size": f"{_SPILLED * self.memory_bytes}B",
+            "threads": str(min(os.cpu_count() or 1, _MOST_THREADS)),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +98,13 @@ class Session:
         """Turns errors of DuckDB about a statement into a SizeupError of one line."""
         import duckdb
 
-        try:
-            yield
-        except duckdb.Error as error:
-            raise _damage(error, self.query) or tables.sql_error(error, sql, self._columns) from error
+        with _limits(self.connection, self.query):
+            try:
+                yield
+            except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+                raise
+            except duckdb.Error as error:
+                raise _damage(error, self.query) or tables.sql_error(error, sql, self._columns) from error
 
     def number(self, sql: str) -> int:
         """The single number that a statement returns."""
@@ -123,13 +144,52 @@ def open_session(query: QuerySpec) -> Iterator[Session]:
     _check(query)
     with (
         tempfile.TemporaryDirectory(prefix="sizeup-") as scratch,
-        duckdb.connect(":memory:", config={**_LOCKED, "temp_directory": scratch}) as connection,
+        duckdb.connect(
+            ":memory:", config={**_LOCKED, **query.settings, "temp_directory": scratch}
+        ) as connection,
     ):
-        try:
-            views_by_name = _create_views(connection, query)
-        except duckdb.Error as error:
-            raise _damage(error, query) or SizeupError(tables.first_line(error)) from error
+        with _limits(connection, query):
+            try:
+                views_by_name = _create_views(connection, query)
+            except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+                raise
+            except duckdb.Error as error:
+                raise _damage(error, query) or SizeupError(tables.first_line(error)) from error
         yield Session(connection, views_by_name, query)
+
+
+@contextmanager
+def _limits(connection: DuckDBPyConnection, query: QuerySpec) -> Iterator[None]:
+    """Interrupts what takes longer than the limit; raises SizeupError if a limit was exceeded."""
+    import duckdb
+
+    is_done, is_late = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        if not is_done.wait(query.seconds):
+            is_late.set()
+            while not is_done.wait(_PATIENCE):
+                connection.interrupt()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:  # reading of record batches raises errors of Arrow
+        if is_late.is_set():
+            raise SizeupError(
+                f"the query was stopped after {query.seconds:g} s; --time-limit (time_limit=) allows more"
+            ) from error
+        if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "Out of Memory" in str(error):
+            limit = units.size(query.memory_bytes)
+            raise SizeupError(
+                f"the query needs more than {limit} of memory or {_SPILLED} times that of temporary files;"
+                " --memory-limit (memory_limit=) allows more"
+            ) from error
+        raise
+    finally:
+        is_done.set()
+        watcher.join()
 
 
 def _create_views(connection: DuckDBPyConnection, query: QuerySpec) -> Mapping[str, View]:
@@ -200,6 +260,8 @@ def _check_pairs(connection: DuckDBPyConnection, query: QuerySpec) -> None:
 def _check(query: QuerySpec) -> None:
     if query.sql is not None and query.view is not None:
         raise SizeupError("give a view or SQL, not both; SQL can select from a view")
+    if query.memory_bytes < LEAST_MEMORY_BYTES:
+        raise SizeupError(f"--memory-limit is at least {units.size(LEAST_MEMORY_BYTES)}")
     if query.top is not None and query.top < 1:
         raise SizeupError(f"top is {query.top}; give a number of rows from 1 up")
     known = views(COSTS, compared=True)
@@ -303,10 +365,13 @@ def rows_of(query: QuerySpec) -> Iterator[tuple[Any, ...]]:
     """The rows of a result as Python values, fetched in chunks."""
     with open_session(query) as session:
         statement = session.statement
-        with session.translated_errors(statement):
-            result = session.run(statement)
-            while rows := result.fetchmany(_ROWS):
-                yield from rows
+        result = session.run(statement)
+        while True:
+            with session.translated_errors(statement):
+                rows = result.fetchmany(_ROWS)
+            if not rows:
+                return
+            yield from rows
 
 
 def table_of(query: QuerySpec) -> Any:

@@ -235,7 +235,7 @@ def _log(store: Store) -> Iterator[IO[str]]:
         name for index in itertools.count() if not store.storage.has(name := f"{LOG}/{index:06}.jsonl")
     )
     if isinstance(store.storage, LocalStorage):
-        path = Path(store.storage.path(name))
+        path = store.storage.inside(name)
         with write_errors(path):
             make_folder(path.parent, store.storage.root)
             lines = path.open("x", encoding="utf-8", buffering=1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,9 @@ from typing import Any
 
 from sizeup import dtypes
 from sizeup.errors import SizeupError, TargetError
-from sizeup.files import read_problem
+from sizeup.files import read_problem, read_settings
+from sizeup.patterns import is_wild
+from sizeup.settings import parse_toml
 from sizeup.sweeps import serving_spec
 from sizeup.sweeps.points import Point, PointSet, point_set_of, shapes_text
 from sizeup.sweeps.schema import STORED
@@ -24,17 +25,11 @@ from sizeup.targets import boards, current_catalog, devices, quantities
 from sizeup.targets.table import Table
 from sizeup.units import quoted
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 _GRID = ("targets", "precisions", "batch", "shapes", "bind")
 _KEYS = ("models", "generate", "exclude", *_GRID, *serving_spec.KEYS, "points", "limits")
 _POINT_KEYS = ("target", "precision", "batch", "shapes", "bind", *serving_spec.POINT_KEYS)
 _LIMIT_KEYS = ("seconds", "memory", "tries")
 _MOST = 2**31
-WILD = "*?["
 
 
 @dataclass(frozen=True)
@@ -64,10 +59,10 @@ def read_spec(source: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return parse_toml(read_settings(path))
     except OSError as error:
         raise SizeupError(f"{path}: {read_problem(error)}; give a TOML file") from None
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
+    except ValueError as error:
         raise SizeupError(f"{path}: not a TOML file: {error}") from None
 
 
@@ -127,7 +122,7 @@ def _point(table: Table, folder: Path, clusters: serving_spec.Clusters, models: 
 def _targets(table: Table, text: str) -> list[str]:
     """The targets that a name or a pattern such as stm32* matches, with their default runtime."""
     catalog = current_catalog()
-    if not any(sign in text for sign in WILD):
+    if not is_wild(text):
         return [catalog.target(text).name]
     pattern, _, runtime = text.partition("/")
     runtimes = {device.name: device.runtimes for device in devices()}

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from sizeup import files
-from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.errors import CorruptStore, MissingLibrary, SizeupError
 from sizeup.files import UNFINISHED, write_errors
 
 
@@ -87,25 +87,42 @@ class LocalStorage:
     def __init__(self, folder: Path) -> None:
         self.root = folder.absolute()
         self.address = str(self.root)
+        self._home = os.path.realpath(self.root)
         if self.root.exists() and not self.root.is_dir():
             raise SizeupError(f"{folder}: a file; give a folder for the results of a sweep")
 
+    def inside(self, name: str) -> Path:
+        """The path of a file or folder; raises CorruptStore if links lead out of the store."""
+        path = self.root / name
+        target = os.path.realpath(path)
+        if target != self._home and not target.startswith(self._home.rstrip(os.sep) + os.sep):
+            raise CorruptStore(f"{path}: a link that leads out of the folder of the sweep; remove it")
+        return path
+
     def names(self, folder: str) -> list[str]:
-        """All finished files below a folder, sorted."""
-        paths = []
-        for parent, _, names in os.walk(self.root / folder):
-            inner = Path(parent).relative_to(self.root).as_posix()
-            paths += [f"{inner}/{name}" for name in names if not name.endswith(UNFINISHED)]
-        return sorted(paths)
+        """All finished regular files below a folder, sorted."""
+        self.inside(folder)
+        names, folders = [], [folder]
+        while folders:
+            parent = folders.pop()
+            for entry in _entries(self.root / parent):
+                name = f"{parent}/{entry.name}"
+                if entry.is_symlink():
+                    self.inside(name)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                elif entry.is_file() and not name.endswith(UNFINISHED):
+                    names.append(name)
+        return sorted(names)
 
     def has(self, name: str) -> bool:
         """Whether a file exists."""
-        return (self.root / name).is_file()
+        return self.inside(name).is_file()
 
     def tail(self, name: str, length: int) -> bytes | None:
         """The last `length` bytes of a file, or all if it is shorter; None if it does not exist."""
         try:
-            with (self.root / name).open("rb") as file:
+            with files.open_regular(self.inside(name)) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - length))
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
@@ -113,18 +130,16 @@ class LocalStorage:
 
     def draft(self, name: str) -> Draft:
         """Written under another name, synced to disk, then renamed: readers never see a part of it."""
-        return files.open_pending(self.root / name, make_folder=True, inside=self.root)
+        return files.open_pending(self.inside(name), make_folder=True, inside=self.root)
 
     def reading(self, name: str) -> Any:
         """An open file."""
-        return (self.root / name).open("rb")
+        return files.open_regular(self.inside(name))
 
     def remove(self, folder: str) -> None:
         """Remove a file, or a folder with its contents, if it exists."""
-        path = self.root / folder
-        if files.resolve_inside(path, [self.root]) is None:
-            raise SizeupError(f"{path}: leads outside of the results of the sweep, and is not removed")
-        if path.is_dir():
+        path = self.inside(str(PurePosixPath(folder).parent)) / PurePosixPath(folder).name
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
@@ -144,6 +159,14 @@ class LocalStorage:
     def path(self, name: str) -> str:
         """The full address of a file."""
         return str(self.root / name)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:  # another process removed it
+        return []
 
 
 class RemoteStorage:

@@ -12,6 +12,7 @@ truncated it, counts as missing.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from typing import IO, Any, TypeAlias
 
 from sizeup.errors import CorruptStore, MissingLibrary, SizeupError
 from sizeup.files import target_of, write_errors
+from sizeup.settings import parse_json
 from sizeup.sweeps.points import PointSet
 from sizeup.sweeps.schema import arrow_schema, conformed
 from sizeup.sweeps.storage import Draft, LocalStorage, Storage, open_storage, writing
@@ -31,8 +33,14 @@ from sizeup.sweeps.storage import Draft, LocalStorage, Storage, open_storage, wr
 SHARDS, TABLE, LOG = "shards", "table", "log"
 CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
 _LOCK = ".lock"
-# Other files in the folder are ignored.
+_GENERATION = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+# Other files in the folder are ignored. DuckDB expands wildcards in names, which these patterns exclude.
+_PART = re.compile(
+    rf"{TABLE}/{_GENERATION.pattern}/device=[\w.~%-]+/precision=[\w.~%-]+/part-[0-9]+\.parquet", re.ASCII
+)
 _SHARD = re.compile(rf"{SHARDS}/[0-9a-f]{{2}}/[0-9a-f]{{2}}/[0-9a-f]{{32}}-[0-9a-f]{{16}}\.parquet")
+_MOST_CURRENT = 1 << 16  # bytes of the file that names the sorted table
+_LEAST_ROW = 8  # bytes of a row in a file: each has a digest, which cannot be compressed
 _DIGITS = 16  # of shortened digests
 # A Parquet file ends with the length of its metadata (4 bytes) and this magic number.
 _END, _END_BYTES = b"PAR1", 8
@@ -79,9 +87,10 @@ class Store:
             return None
         more = len(names) - 1
         others = f"; {more:,} other file{'s' * (more > 1)} too" if more else ""
-        return self._damage_error(names[0], f"{_TRUNCATED}{others}")
+        return self.damage_error(names[0], f"{_TRUNCATED}{others}")
 
-    def _damage_error(self, name: str, reason: str) -> CorruptStore:
+    def damage_error(self, name: str, reason: str) -> CorruptStore:
+        """The error for a damaged file, with how to recreate it."""
         is_sorted = name.startswith(f"{TABLE}/")
         again = f"recreate it with sizeup sweep -o {self.storage.address} --compact"
         advice = again if is_sorted else _RECREATE
@@ -112,14 +121,18 @@ class Store:
 
         try:
             with self.storage.reading(name) as file:
-                table = parquet.read_table(file, columns=columns)
+                size = file.seek(0, os.SEEK_END)
+                parts = parquet.ParquetFile(file)
+                if parts.metadata.num_rows > size // _LEAST_ROW:
+                    raise self.damage_error(name, "more rows than fit in its size")
+                table = parts.read(columns)
         except (ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # a problem of this machine
                 raise
             reason = str(error).splitlines()[0] if self.has(name) else _TRUNCATED
-            raise self._damage_error(name, reason) from error
+            raise self.damage_error(name, reason) from error
         if not set(columns or ("model",)) <= set(table.column_names):
-            raise self._damage_error(name, "not a table of a sweep")
+            raise self.damage_error(name, "not a table of a sweep")
         return conformed(table) if columns is None and "key" in table.column_names else table
 
     def statuses(self, names: Iterable[str]) -> dict[str, str]:
@@ -151,29 +164,45 @@ class Store:
     def parts(self) -> list[str]:
         """The names of files that together contain every row once: the sorted table, and newer shards."""
         shards = self.shards()
-        if not self.storage.has(CURRENT):
+        generation = self._generation()
+        if generation is None:
             return shards
-        with self.storage.reading(CURRENT) as file:
-            generation = json.loads(file.read())["generation"]
         folder = f"{TABLE}/{generation}"
-        files = [name for name in self.storage.names(folder) if name.endswith(".parquet")]
+        files = [name for name in self.storage.names(folder) if _PART.fullmatch(name)]
         if generation.startswith(digest_of_names(shards)):
             return files
-        with self.storage.reading(f"{folder}/{MERGED}") as file:
-            merged = set(file.read().decode().splitlines())
+        name = f"{folder}/{MERGED}"
+        if not self.storage.has(name):
+            raise self.damage_error(name, "missing")
+        with self.storage.reading(name) as file:
+            merged = set(file.read().decode("utf-8", "replace").splitlines())
         return [*files, *(name for name in shards if name not in merged)]
+
+    def _generation(self) -> str | None:
+        """The name of the current sorted table; None if there is none."""
+        if not self.storage.has(CURRENT):
+            return None
+        with self.storage.reading(CURRENT) as file:
+            text = file.read(_MOST_CURRENT)
+        try:
+            generation = parse_json(text.decode())["generation"]
+            if _GENERATION.fullmatch(generation):
+                return str(generation)
+        except (ValueError, TypeError, KeyError):
+            pass
+        raise self.damage_error(CURRENT, "does not name a sorted table")
 
     def paths(self) -> list[str]:
         """The full addresses of `parts`."""
         return [self.storage.path(name) for name in self.parts()]
 
-    def _open_lock(self, root: Path) -> IO[str]:
+    def _open_lock(self, storage: LocalStorage) -> IO[bytes]:
         try:
-            lock = target_of(root / _LOCK, root)
+            lock = target_of(storage.inside(_LOCK), storage.root)
             if lock is None:
-                raise OSError(f"{_LOCK} is not a regular file")
-            root.mkdir(exist_ok=True)
-            return lock.open("a")
+                raise OSError(errno.EINVAL, "not a regular file")
+            storage.root.mkdir(exist_ok=True)
+            return lock.open("ab")  # keeps its content
         except OSError as error:
             reason = error.strerror or error
             raise SizeupError(f"{self.storage.address}: cannot be written to: {reason}") from error
@@ -188,7 +217,7 @@ class Store:
         if not isinstance(self.storage, LocalStorage) or fcntl is None:
             yield
             return
-        with self._open_lock(self.storage.root) as file:
+        with self._open_lock(self.storage) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -267,8 +296,15 @@ def read_manifest(store: Store) -> Manifest:
     if not store.storage.has(NEWEST):
         return Manifest(pa.table(_columns(), _schema()), ())
     (table,) = store.read([NEWEST])
-    evaluations = json.loads((table.schema.metadata or {}).get(_EVALUATIONS, b"[]"))
-    return Manifest(table, tuple((target, digest, version) for target, digest, version in evaluations))
+    try:
+        evaluations = parse_json((table.schema.metadata or {}).get(_EVALUATIONS, b"[]").decode())
+        entries = tuple((target, digest, version) for target, digest, version in evaluations)
+    except (ValueError, TypeError):
+        entries = ((0, 0, 0),)
+    are_texts = all(isinstance(part, str) for entry in entries for part in entry)
+    if not are_texts or not table.schema.equals(_schema()):
+        raise store.damage_error(NEWEST, "not the manifest of a sweep")
+    return Manifest(table, entries)
 
 
 def _previous_manifest(store: Store) -> Manifest:

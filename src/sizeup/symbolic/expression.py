@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
+from sizeup.errors import LimitReached
 from sizeup.graph import SymbolicSize
 from sizeup.symbolic.decisions import decide
 
@@ -50,6 +51,7 @@ class Atom:
 
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted; a power is a repetition
 _ONE: Monomial = ()
+_MAX_TERMS, _MAX_FACTORS = 2_000, 100
 
 
 class Expression(SymbolicSize):
@@ -128,6 +130,7 @@ class Expression(SymbolicSize):
             return NotImplemented
         terms: dict[Monomial, int] = {}
         others = terms_of(other)
+        _check_size(len(self.terms) * len(others), _factors(self.terms) + _factors(others))
         for left, times in self.terms.items():
             for right, factor in others.items():
                 monomial = tuple(sorted((*left, *right))) if left and right else left or right
@@ -195,7 +198,21 @@ def simplify(terms: Mapping[Monomial, int]) -> Number:
         return 0
     if len(nonzero) == 1 and _ONE in nonzero:
         return nonzero[_ONE]
+    _check_size(len(nonzero))
     return Expression(nonzero)
+
+
+def _factors(terms: Mapping[Monomial, int]) -> int:
+    return max(map(len, terms), default=0)
+
+
+def _check_size(terms: int, factors: int = 0) -> None:
+    """Raise LimitReached for an expression that files only have to take time."""
+    if terms > _MAX_TERMS or factors > _MAX_FACTORS:
+        raise LimitReached(
+            f"a size or an amount depends on symbolic dimensions in more than {_MAX_TERMS:,} terms, or in"
+            f" products of more than {_MAX_FACTORS}; bind some with --bind NAME=SIZE"
+        )
 
 
 def size(name: str) -> Expression:

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from sizeup.errors import TargetError
 from sizeup.targets.board import Board, MemoryAmounts
 from sizeup.targets.catalog import (
-    BUILT_IN,
-    VARIABLE,
     Catalog,
     clear_cache,
     current_catalog,
-    names_in,
     names_of_kind,
     search_path,
     user_folder,
@@ -33,6 +30,7 @@ from sizeup.targets.runtime import (
     word_bits_of,
 )
 from sizeup.targets.standing import LATENCY_STANDINGS, LatencyStanding, Standing, best_of
+from sizeup.targets.target_files import BUILT_IN, VARIABLE, names_in
 
 __all__ = [
     "BUILT_IN",

@@ -4,44 +4,38 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Collection, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sizeup.errors import TargetError
-from sizeup.files import read_problem, read_settings
-from sizeup.targets import gpu_specs, read, read_calibrations
+from sizeup.errors import TargetError, TargetWarning
+from sizeup.files import read_settings
+from sizeup.targets import read, read_boards, read_calibrations
 from sizeup.targets.anchors import Anchor, anchor
 from sizeup.targets.board import Board
 from sizeup.targets.device import Core, Device
 from sizeup.targets.gpu_specs import adding_command
-from sizeup.targets.names import lookup_key, lookup_keys, nearest, suggestion
+from sizeup.targets.names import lookup_keys, nearest, suggestion
 from sizeup.targets.runtime import MeasuredQuantity, Runtime, Slowdown, Target, TargetCalibration
-from sizeup.targets.table import Table, is_source
-from sizeup.units import quoted
+from sizeup.targets.table import Table
+from sizeup.targets.target_files import (
+    BUILT_IN,
+    KINDS,
+    OTHERS,
+    SPACES,
+    VARIABLE,
+    files_of,
+    named_tables,
+    suspected_names,
+)
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-VARIABLE = "SIZEUP_TARGETS"
-BUILT_IN = Path(__file__).parent / "data"
 FITS = BUILT_IN / "fits"  # a third of the data, read only when a calibration is needed
-_KINDS = ("core", "device", "board", "runtime", "fit", "slowdown", "anchor")
-_SECTIONS = ("sources", "common", *_KINDS)
-# Keys that all devices of a file may share, and those that its boards may share.
-_SHARED = {
-    "device": ("kind", "maker", "runtimes", "source", "recorded", "note"),
-    "board": ("maker", "source", "recorded", "note", "reserve"),
-}
-_COMMON_KEYS = tuple(dict.fromkeys(key for keys in _SHARED.values() for key in keys))
 # Keys that a device does not inherit from the one it is `like`.
 _OWN = ("name", "title", "aliases", "note", "like", "verified")
-_SPACES = {"board": "device"}
-_OTHERS = {"board": "device", "device": "board"}
 _NAME = re.compile(r"^name *= *[\"']([^\"']+)[\"']", re.MULTILINE)
 
 _T = TypeVar("_T")
@@ -52,12 +46,18 @@ class Catalog:
 
     def __init__(self, folders: tuple[Path, ...]) -> None:
         # Of several tables with one name the first is used; `like` may refer to the others.
-        self._tables: dict[str, dict[str, list[Table]]] = {kind: {} for kind in _KINDS}
-        self._names: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
+        self._tables: dict[str, dict[str, list[Table]]] = {kind: {} for kind in KINDS}
+        self._names: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
         self._cache: dict[tuple[str, str], Any] = {}
+        # Files of the user's folders that cannot be used: one of them must not stop every command.
+        self._optional: set[str] = set()
+        self._problems: dict[str, TargetError] = {}
+        self._suspects: dict[str, TargetError] = {}  # by the lookup keys that such a file would define
         cards: list[Path] = []
         for folder in folders:
-            files = _files(folder)
+            files = files_of(folder)
+            if folder != BUILT_IN and folder.is_dir():
+                self._optional.update(map(str, files))
             self._add([file for file in files if file.suffix != ".json"])
             cards += [file for file in files if file.suffix == ".json"]
         # Last, because device files take precedence over the cards of a gpu_specs.json.
@@ -67,15 +67,19 @@ class Catalog:
 
     def devices(self) -> list[Device]:
         """All devices, the user's first."""
-        return [self.device(name) for name in self._tables["device"] if self.has_device(name)]
+        return self._all(
+            "device", [name for name in self._tables["device"] if self.has_device(name)], self.device
+        )
 
     def boards(self) -> list[Board]:
         """All boards, the user's first."""
-        return [self.board(name) for name in self._tables["board"] if self.has_board(name)]
+        return self._all(
+            "board", [name for name in self._tables["board"] if self.has_board(name)], self.board
+        )
 
     def runtimes(self) -> list[Runtime]:
         """All runtimes, the user's first."""
-        return [self.runtime(name) for name in self._tables["runtime"]]
+        return self._all("runtime", self._tables["runtime"], self.runtime)
 
     def has_device(self, name: str) -> bool:
         """Whether that is the name or an alias of a device."""
@@ -120,7 +124,9 @@ class Catalog:
         ):
             known = ", ".join(device.runtimes) or "none"
             raise TargetError(f"{runtime.name} does not run on {name}; its runtimes: {known}")
-        return Target(device if board is None else board.equip(device), runtime, board)
+        target = Target(device if board is None else board.equip(device), runtime, board)
+        self._check_readable(target.calibration_name)
+        return target
 
     def targets_of(self, board: Board) -> list[Target]:
         """The board with each runtime that runs on a unit of its device, the default first."""
@@ -131,13 +137,12 @@ class Catalog:
 
     def calibrations(self) -> list[TargetCalibration]:
         """All calibrations, the user's first."""
-        return [
-            self._cached("fit", name, read_calibrations.calibration)
-            for name in self._calibration_tables("fit")
-        ]
+        return self._listed("fit", self._calibration_tables("fit"), read_calibrations.calibration)
 
     def calibration(self, target: Target, quantity: MeasuredQuantity = "latency") -> TargetCalibration | None:
         """The calibration of a target, also for dtypes with the peak of a measured one; None without one."""
+        if target.file:
+            return with_file(target.file).calibration(replace(target, file=""), quantity)
         self._calibration_tables("fit")
         name = self._lookup("fit", target.calibration_name)
         if name is None:
@@ -147,23 +152,22 @@ class Catalog:
 
     def slowdowns(self) -> list[Slowdown]:
         """All measured slowdowns against data sheets, the user's first."""
-        return [
-            self._cached("slowdown", name, read_calibrations.slowdown)
-            for name in self._calibration_tables("slowdown")
-        ]
+        return self._listed("slowdown", self._calibration_tables("slowdown"), read_calibrations.slowdown)
 
     def slowdown(self, target: Target) -> Slowdown | None:
         """The slowdown of a target's units with its runtime against the data sheet.
 
         None if it was not measured on several devices of that family with that runtime.
         """
+        if target.file:
+            return with_file(target.file).slowdown(replace(target, file=""))
         name = f"{target.family}/{target.runtime.name}"
         is_known = name in self._calibration_tables("slowdown")
         return self._cached("slowdown", name, read_calibrations.slowdown) if is_known else None
 
     def anchors(self) -> list[Anchor]:
         """Measured times of served language models, the user's first."""
-        return [self._cached("anchor", name, anchor) for name in self._tables["anchor"]]
+        return self._listed("anchor", self._tables["anchor"], anchor)
 
     def _calibration_tables(self, kind: str) -> dict[str, list[Table]]:
         """Tables of calibrations or slowdowns, read on first use."""
@@ -177,7 +181,35 @@ class Catalog:
         item: _T = self._cache[kind, name]
         return item
 
+    def _all(self, kind: str, names: Iterable[str], get: Callable[[str], _T]) -> list[_T]:
+        """The items that can be read; a file in a folder of the user's that cannot be is ignored."""
+        items = []
+        for name in names:
+            file = self._tables[kind][name][0].file
+            try:
+                items.append(get(name))
+            except TargetError as error:
+                if file not in self._optional:
+                    raise
+                self._ignore(file, error)
+        return items
+
+    def _listed(self, kind: str, names: Iterable[str], make: Callable[[Table], _T]) -> list[_T]:
+        return self._all(kind, names, lambda name: self._cached(kind, name, make))
+
+    def _ignore(self, file: str, error: TargetError) -> None:
+        if file not in self._problems:
+            self._problems[file] = error
+            warnings.warn(f"{error}; this file is ignored", TargetWarning, stacklevel=2)
+
+    def _check_readable(self, name: str) -> None:
+        """Raises TargetError if a file that cannot be read seems to describe that name."""
+        for key in lookup_keys(name):
+            if key in self._suspects:
+                raise self._suspects[key]
+
     def _resolve(self, kind: str, name: str) -> str:
+        self._check_readable(name)
         known_name = self._lookup(kind, name)
         if known_name is None:
             names = self._names[kind] | (self._names["board"] if kind == "device" else {})
@@ -186,7 +218,9 @@ class Catalog:
             if kind == "device" and "," in name:
                 hint = f"{hint}; one target is given at a time"
             adding = f"; to add it: {adding_command(name)}" if kind == "device" and "," not in name else ""
-            raise TargetError(f"unknown {kind} {name!r}; {hint}{adding}")
+            ignored = f"; ignored: {', '.join(self._problems)}" if self._problems else ""
+            raise TargetError(f"unknown {kind} {name!r}; {hint}{adding}{ignored}")
+        self._check_readable(known_name)
         return known_name
 
     def _lookup(self, kind: str, name: str) -> str | None:
@@ -202,14 +236,21 @@ class Catalog:
         )
 
     def _board(self, table: Table) -> Board:
-        board = read.board(table)
+        board = read_boards.board(table)
         if not self.has_device(board.device):
             hint = suggestion(board.device, self._tables["device"])
             raise table.error(f"unknown device {board.device!r}{hint}")
+        read_boards.check_board(table, board, self.device(board.device))
         return board
 
     def _device(self, table: Table) -> Device:
-        return read.device(self._inherited(table, ()), self.core)
+        device = read.device(self._inherited(table, ()), self.core)
+        for name in device.runtimes:
+            if self._lookup("runtime", name) is None:
+                raise table.error(
+                    f"runtimes: unknown runtime {name!r}{_hint(name, list(self._tables['runtime']))}"
+                )
+        return device
 
     def core(self, name: str) -> Core | None:
         """The core of that name; None if no file describes it."""
@@ -239,30 +280,27 @@ class Catalog:
         """Adds the files of one folder, except tables with a known name; earlier folders take precedence."""
         seen: dict[tuple[str, str], str] = {}
         for path in paths:
-            for kind, table in _tables(path):
-                name, spellings = table.text("name"), _spellings(kind, table)
-                if any(spelling in known for spelling in spellings):
-                    continue
+            try:
+                rows = list(named_tables(path, known, seen))
+            except TargetError as error:
+                if str(path) not in self._optional:
+                    raise
+                self._ignore(str(path), error)
+                defined = {spelling for names in self._names.values() for spelling in names}
+                self._suspects |= dict.fromkeys(suspected_names(path) - defined, error)
+                continue
+            for kind, table, name, spellings in rows:
                 # Boards and devices share their names; those of files that were read before take precedence.
-                space, other = _SPACES.get(kind, kind), self._names[_OTHERS.get(kind, kind)]
+                space, other = SPACES.get(kind, kind), self._names[OTHERS.get(kind, kind)]
                 for spelling in spellings:
-                    if (space, spelling) in seen:
-                        raise table.error(f"duplicate name {spelling!r}, also of {seen[space, spelling]}")
                     seen[space, spelling] = f"{name} in {table.file}"
-                    if kind not in _OTHERS or spelling not in other:
+                    if kind not in OTHERS or spelling not in other:
                         self._names[kind].setdefault(spelling, name)
                 self._tables[kind].setdefault(name, []).append(table)
 
 
 def _hint(name: str, known: list[str]) -> str:
     return "" if name in known else suggestion(name, known)
-
-
-def _spellings(kind: str, table: Table) -> dict[str, None]:
-    names = [table.text("name"), *(table.texts("aliases") if kind in ("device", "board", "runtime") else ())]
-    if kind in ("device", "board") and "title" in table.values:
-        names.append(table.text("title"))
-    return dict.fromkeys(map(lookup_key, names))
 
 
 def _with_sources(table: Table) -> dict[str, Any]:
@@ -282,58 +320,6 @@ def _with_sources(table: Table) -> dict[str, Any]:
     return values
 
 
-def _files(folder: Path) -> list[Path]:
-    if folder == BUILT_IN:
-        inner = (sorted((folder / name).glob("*.toml")) for name in ("devices", "boards"))
-        return [*folder.glob("*.toml"), *(file for files in inner for file in files)]
-    return [*sorted(folder.glob("*.toml")), *folder.glob(gpu_specs.NAME)] if folder.is_dir() else [folder]
-
-
-def _tables(path: Path) -> Iterator[tuple[str, Table]]:
-    """The tables of a file with their kind, completed with the file's common values."""
-    file = path.name if BUILT_IN in path.parents else str(path)
-    content = gpu_specs.device_tables(path) if path.suffix == ".json" else _read_toml(path)
-    top = Table(content, file, "top level", {})
-    top.check_keys(_SECTIONS)
-    sources = _sources(top)
-    common = top.table("common")
-    if common is not None:
-        common.check_keys(_COMMON_KEYS)
-    shared = {} if common is None else common.values
-    for kind in _KINDS:
-        for index, table in enumerate(top.tables(kind)):
-            keys = _SHARED.get(kind, ("recorded",))
-            inherited = {name: value for name, value in shared.items() if name in keys}
-            name = table.values.get("name", index)
-            place = f"{kind} {name if isinstance(name, str) else quoted(name)}"
-            yield kind, Table({**inherited, **table.values}, file, place, sources)
-
-
-def _sources(top: Table) -> dict[str, str]:
-    named = top.table("sources")
-    if named is None:
-        return {}
-    sources = {word: named.text(word) for word in named.values}
-    for word, text in sources.items():
-        if not is_source(text):
-            raise named.error(f"{word} is not a URL (https://...), 'derived: ...' or 'measured: ...'")
-    return sources
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_settings(path))
-    except OSError as error:
-        raise TargetError(f"{path}: {read_problem(error)}; {VARIABLE} names files and folders") from None
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
-        raise TargetError(f"{path}: not a TOML file: {error}") from None
-
-
-def names_in(path: Path) -> list[str]:
-    """The names of the devices and boards in a file."""
-    return [table.text("name") for kind, table in _tables(path) if kind in _OTHERS]
-
-
 def user_folder() -> Path:
     """The folder of the user's target files."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "sizeup" / "targets"
@@ -351,6 +337,11 @@ def _catalog(folders: tuple[Path, ...]) -> Catalog:
     return Catalog(folders)
 
 
+def with_file(file: str) -> Catalog:
+    """The catalog for the current search path after one more file."""
+    return _catalog((Path(file), *search_path()))
+
+
 def current_catalog() -> Catalog:
     """The catalog for the current search path; files are read once per process."""
     return _catalog(search_path())
@@ -358,12 +349,10 @@ def current_catalog() -> Catalog:
 
 def names_of_kind(kind: str) -> list[str]:
     """Names of devices or runtimes, without parsing the files: shell completion must be fast."""
-    texts = (
-        path.read_text("utf-8", "replace")
-        for folder in search_path()
-        for path in _files(folder)
-        if path.is_file()
-    )
+    texts = []
+    for path in (path for folder in search_path() for path in files_of(folder)):
+        with suppress(OSError, ValueError):
+            texts.append(read_settings(path))
     return list(dict.fromkeys(name for text in texts for name in _named(kind, text)))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
+from sizeup.settings import parse_json
 from sizeup.targets.device import DEVICE_CLASSES, ROLES, UNIT_KINDS
 from sizeup.targets.table import Table
 from sizeup.units import quoted
@@ -30,10 +31,10 @@ _LEAST, _MOST = 1e-6, 1e9  # GB/s or TFLOPS of any card
 def read_gpu_specs(path: str | os.PathLike[str]) -> dict[str, Table]:
     """The cards of a file by name; values are checked when used, and unknown keys are ignored."""
     try:
-        content = json.loads(read_settings(path))
+        content = parse_json(read_settings(path))
     except OSError as error:
         raise TargetError(f"{path}: {read_problem(error)}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise TargetError(f"{path}: not a JSON file of graphics cards: {error}") from None
     if not isinstance(content, dict) or not all(isinstance(card, dict) for card in content.values()):
         raise TargetError(f"{path}: not a table of graphics cards by name: {EXAMPLE}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from sizeup.targets import quantities
-from sizeup.targets.board import Board, MemoryAmounts
 from sizeup.targets.device import (
     DEVICE_CLASSES,
     RATE_TYPES,
@@ -102,20 +102,6 @@ _RUNTIME_KEYS = (
     "recorded",
     "note",
 )
-_BOARD_KEYS = (
-    "name",
-    "title",
-    "maker",
-    "device",
-    "aliases",
-    "memories",
-    "usable",
-    "reserve",
-    "source",
-    "recorded",
-    "verified",
-    "note",
-)
 DTYPES = tuple(kind for kind in RATE_TYPES if kind != "fp16_acc16")
 """Dtypes of kernels."""
 _DERIVED = "derived: cores x clock x MACs per cycle"
@@ -139,7 +125,7 @@ def core(table: Table) -> Core:
 def device(table: Table, core_of: CoreOf) -> Device:
     """A device from its table, in which `like` has been resolved."""
     table.check_keys(_DEVICE_KEYS)
-    source = table.source()
+    source = verified_source(table)
     power, energy = table.table("power"), table.table("energy")
     units = table.tables("units")
     if not units:
@@ -150,10 +136,10 @@ def device(table: Table, core_of: CoreOf) -> Device:
         device_class=table.choice("kind", DEVICE_CLASSES),
         vendor=table.text("maker"),
         units=tuple(_unit(inner, source, core_of) for inner in units),
-        memories=tuple(_memory(inner, source) for inner in table.tables("memories")),
+        memories=tuple(memory(inner, source) for inner in table.tables("memories")),
         runtimes=table.texts("runtimes"),
         source=source,
-        recorded=table.text("recorded", ""),
+        recorded=table.date("recorded"),
         verified=table.date("verified"),
         power=None if power is None else _power(power, source),
         energy=None if energy is None else _energy(energy),
@@ -163,43 +149,22 @@ def device(table: Table, core_of: CoreOf) -> Device:
     )
 
 
-def board(table: Table) -> Board:
-    """A board from its table."""
-    table.check_keys(_BOARD_KEYS)
-    source = table.source()
-    return Board(
-        name=table.text("name"),
-        title=table.text("title"),
-        vendor=table.text("maker"),
-        device=table.text("device"),
-        source=source,
-        recorded=table.date("recorded"),
-        memories=tuple(_memory(inner, source) for inner in table.tables("memories")),
-        usable=_memory_amounts(table, "usable"),
-        reserve=_memory_amounts(table, "reserve"),
-        aliases=table.texts("aliases"),
-        note=table.text("note", ""),
-        file=table.file,
-        verified=table.date("verified"),
-    )
-
-
-def _memory_amounts(table: Table, name: str) -> MemoryAmounts | None:
-    inner = table.table(name)
-    if inner is None:
-        return None
-    inner.check_keys(("ram", "flash", "source", "note"))
-    ram, flash = (_whole_bytes(inner, memory) for memory in ("ram", "flash"))
-    if ram is None and flash is None:
-        raise inner.error("ram or flash is missing; it is a size such as '64 KiB'")
-    return MemoryAmounts(inner.source(), ram, flash, inner.text("note", ""))
-
-
-def _whole_bytes(table: Table, name: str) -> int | None:
+def whole_bytes(table: Table, name: str) -> int | None:
+    """A size in whole bytes; None if the key is missing."""
     size = table.quantity(name, quantities.SIZE)
     if size is not None and size != int(size):
         raise table.error(f"{name} is not a whole number of bytes")
     return None if size is None else int(size)
+
+
+def verified_source(table: Table) -> str:
+    """The source of a table, which is a document if the values were compared with it."""
+    source, recorded, verified = table.source(), table.date("recorded"), table.date("verified")
+    if verified and "://" not in source:
+        raise table.error(f"verified is {verified!r}, but source {source!r} names no document")
+    if verified and recorded and verified < recorded:
+        raise table.error(f"verified is {verified!r}, before recorded, {recorded!r}")
+    return source
 
 
 def runtime(table: Table) -> Runtime:
@@ -216,7 +181,7 @@ def runtime(table: Table) -> Runtime:
         units=units,
         dtypes=dtypes,
         source=table.source(),
-        recorded=table.text("recorded", ""),
+        recorded=table.date("recorded"),
         fusions=table.choices("fuses", tuple(FUSIONS)),
         in_place=table.choices("in_place", IN_PLACE),
         formats=table.choices("reads", FORMATS),
@@ -352,9 +317,10 @@ def _peak(table: Table, dtype: str) -> float:
     return rate
 
 
-def _memory(table: Table, source: str) -> Memory:
+def memory(table: Table, source: str) -> Memory:
+    """A memory from its table."""
     table.check_keys(_MEMORY_KEYS)
-    size = _whole_bytes(table, "size")
+    size = whole_bytes(table, "size")
     if "bandwidth" in table.values and "bus" in table.values:
         raise table.error("bandwidth and bus are alternatives; keep one")
     source = table.source(source)
@@ -372,6 +338,11 @@ def _memory(table: Table, source: str) -> Memory:
 
 def _power(table: Table, source: str) -> Power:
     table.check_keys(_POWER_KEYS)
+    levels = [name for name in ("idle", "typical", "tdp") if name in table.values]
+    for lower, higher in pairwise(levels):
+        least, most = (table.quantity(name, quantities.POWER) or 0 for name in (lower, higher))
+        if least > most:
+            raise table.error(f"{lower} is {table.text(lower)!r}, more than {higher}, {table.text(higher)!r}")
     return Power(
         source=table.source(source),
         idle_watts=table.quantity("idle", quantities.POWER),

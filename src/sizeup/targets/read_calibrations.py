@@ -52,16 +52,19 @@ def calibration(table: Table) -> TargetCalibration:
         raise table.error("[fit.rates] or [fit.band] is missing")
     _check_rates(rates)
     _check_interval(interval)
+    precisions = table.choices("precisions", DTYPES)
+    if not precisions:
+        raise table.error("precisions is missing; it is a list of the dtypes that were measured")
     return TargetCalibration(
         name=table.text("name"),
-        precisions=table.choices("precisions", DTYPES) or (),
+        precisions=precisions,
         measurements=table.integer("measurements", 1, _MOST) or 0,
         mape=table.number("error", 0, _MOST),
         held_out=table.text("held_out"),
         rates=rates.values,
         interval={name: interval.number(name, -_MOST, _MOST) for name in interval.values},
         source=table.source(),
-        recorded=table.text("recorded", ""),
+        recorded=table.date("recorded"),
         within_10_percent=None if "within" not in table.values else table.number("within", 0, 1),
         kendall_tau=None if "tau" not in table.values else table.number("tau", -1, 1),
         version=table.text("version", ""),
@@ -144,6 +147,6 @@ def slowdown(table: Table) -> Slowdown:
         measurements=table.integer("measurements", 1, _MOST) or 0,
         devices=table.integer("devices", 1, _MOST) or 0,
         source=table.source(),
-        recorded=table.text("recorded", ""),
+        recorded=table.date("recorded"),
         file=table.file,
     )

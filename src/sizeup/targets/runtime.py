@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from sizeup.targets.board import Board
@@ -111,6 +111,7 @@ class Target:
     device: Device
     runtime: Runtime
     board: Board | None = None
+    file: str = field(default="", compare=False, repr=False)  # that was named with it, not on the search path
 
     @property
     def name(self) -> str:

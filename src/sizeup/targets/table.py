@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,12 +16,12 @@ from sizeup.targets.quantities import Quantity
 from sizeup.units import quoted
 
 _T = TypeVar("_T")
-_PROVENANCES = ("derived: ", "measured: ")
+_SOURCE = re.compile(r"[a-z]+://\S|^(derived|measured): \S")
 
 
 def is_source(text: str) -> bool:
     """Whether a text is a source: a URL, "derived: ..." or "measured: ..."."""
-    return "://" in text or text.startswith(_PROVENANCES)
+    return _SOURCE.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

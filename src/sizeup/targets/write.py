@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sizeup.errors import TargetError
-from sizeup.files import read_problem, write_text
+import numpy as np
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from sizeup.errors import TargetError
+from sizeup.files import read_problem, read_settings, write_text
+from sizeup.settings import parse_toml
+from sizeup.targets.catalog import Catalog
+from sizeup.targets.target_files import BUILT_IN
 
 # Identifies files written by sizeup, so older files need it unchanged.
 HEAD = "# Written by sizeup calibrate, which replaces it; your own devices belong in another file."
@@ -41,7 +41,14 @@ def _write(
         tables["device"] = [dict(device)]
     kinds = ("device", "fit", "anchor")
     blocks = [HEAD, *(_table(each, table) for each in kinds for table in tables.get(each, []))]
-    write_text(path, ["\n\n".join(blocks), "\n"], make_folder=True)
+    write_text(path, ["\n\n".join(blocks), "\n"], make_folder=True, check=_check)
+
+
+def _check(path: Path) -> None:
+    """Raises TargetError if a new file would not be read again."""
+    catalog = Catalog((path, BUILT_IN))
+    for items in (catalog.devices, catalog.calibrations, catalog.anchors):
+        items()
 
 
 def check_writable(path: Path) -> None:
@@ -55,12 +62,21 @@ def _read_ours(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        text = path.read_text("utf-8")
+        text = read_settings(path)
         if text.startswith(HEAD):
-            return tomllib.loads(text)
+            return _tables(parse_toml(text))
     except (OSError, ValueError) as error:
         raise TargetError(f"{path}: {read_problem(error)}") from error
     raise TargetError(f"{path}: not written by sizeup, so it is not overwritten; name another file with -o")
+
+
+def _tables(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file that sizeup wrote: lists of tables with names; raises ValueError for others."""
+    for kind, tables in content.items():
+        is_list = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+        if not is_list or not all(isinstance(table.get("name"), str) for table in tables):
+            raise ValueError(f"{kind} is not a list of tables with names")
+    return content
 
 
 def _table(kind: str, values: Mapping[str, Any]) -> str:
@@ -78,19 +94,24 @@ def _table(kind: str, values: Mapping[str, Any]) -> str:
 def _inner(place: str, values: Mapping[str, Any]) -> list[str]:
     plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
     lines = ["", f"[{place}]", *(f"{_key(name)} = {_value(value)}" for name, value in plain.items())]
-    for name, value in values.items():
-        if isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values()):
-            lines += _inner(f"{place}.{_key(name)}", value)
-        elif isinstance(value, dict):
-            lines.append(f"{_key(name)} = {_value(value)}")
+    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+    nested = {
+        name for name, value in tables.items() if any(isinstance(each, dict) for each in value.values())
+    }
+    # First, because what follows a header belongs to its table.
+    lines += [f"{_key(name)} = {_value(value)}" for name, value in tables.items() if name not in nested]
+    for name in (name for name in tables if name in nested):
+        lines += _inner(f"{place}.{_key(name)}", tables[name])
     return lines
 
 
 def _key(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else json.dumps(name)
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _value(name)
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -98,10 +119,11 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise TargetError(f"rate is {value}; it must be finite")
-        return repr(value)
+        return float.__repr__(value)
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_key(name)} = {_value(item)}" for name, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    # JSON escapes are valid in TOML, except surrogate pairs and DEL.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    # JSON escapes are valid in TOML, except DEL. A name of a file may have surrogates, which are no text.
+    text = str(value).encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

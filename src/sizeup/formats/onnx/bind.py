@@ -14,6 +14,7 @@ from onnx import GraphProto, TensorShapeProto, ValueInfoProto
 from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
 from sizeup.formats.onnx.value_types import Dims
 
+_MOST_LISTED = 20
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -175,7 +176,7 @@ def _unknown_name(noun: str, name: str, known: Iterable[str]) -> str:
     hint = (
         f"did you mean {' or '.join(map(repr, similar))}?"
         if similar
-        else f"it has {', '.join(map(repr, known))}"
+        else f"it has {listed([*map(repr, known)])}"
     )
     return f"the model has no {noun} {name!r}; {hint}"
 
@@ -187,8 +188,15 @@ def _advice(missing: Iterable[SymbolicDimension]) -> str:
     for dim in missing:
         if dim.name:
             axes.setdefault(dim.name, []).append(f"{dim.input} axis {dim.axis}")
-    lines = [f"{name} ({', '.join(labels)})" for name, labels in axes.items()]
+    lines = [f"{name} ({listed(labels, ', ')})" for name, labels in axes.items()]
     lines += [f"{name} (full shape)" for name in shapeless]
     flags = [f"--bind {shlex.quote(f'{name}=1')}" for name in axes]
     flags += [f"--input {shlex.quote(f'{name}:1x3x224x224')}" for name in shapeless]
-    return f"dimensions without a size: {'; '.join(lines)}. Add {' '.join(flags)}, with the sizes you need"
+    sizes, options = listed(lines, "; "), listed(flags, " ")
+    return f"dimensions without a size: {sizes}. Add {options}, with the sizes you need"
+
+
+def listed(texts: list[str], separator: str = ", ") -> str:
+    """The first texts, and how many more there are."""
+    more = len(texts) - _MOST_LISTED
+    return separator.join(texts[:_MOST_LISTED]) + f"{separator}and {more:,} more" * (more > 0)

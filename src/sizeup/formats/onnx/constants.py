@@ -127,7 +127,7 @@ def stored(tensor: TensorProto, removed: RemovedTensors, role: str = "") -> Stor
     if isinstance(origin, SparseTensorProto):
         return stored_sparse(origin, removed)
     name = origin.name
-    dims = _checked_dims(name, tuple(origin.dims))
+    dims = checked_dims(name, tuple(origin.dims))
     bits = dtype_of(origin.data_type).bits
     needed = (math.prod(dims) * bits + 7) // 8
     if origin.data_location != TensorProto.EXTERNAL:
@@ -143,10 +143,10 @@ def stored(tensor: TensorProto, removed: RemovedTensors, role: str = "") -> Stor
 
 
 def _wrong_length(
-    name: str, dims: tuple[int, ...], needed: int, found: int, place: str = "it"
+    name: str, dims: tuple[int, ...], needed: int, stored_bytes: int, place: str = "it"
 ) -> CorruptModel:
     return CorruptModel(
-        f"constant {name!r} of shape {list(dims)} needs {needed:,} bytes; {place} has {found:,}"
+        f"constant {name!r} of shape {list(dims)} needs {needed:,} bytes; {place} has {stored_bytes:,}"
     )
 
 
@@ -154,7 +154,7 @@ def stored_sparse(sparse: SparseTensorProto, removed: RemovedTensors) -> StoredT
     """The handle of a sparse constant, with its dense shape and the bytes of its sparse form."""
     values = stored(sparse.values, removed)
     indices = stored(sparse.indices, removed)
-    dims = _checked_dims(values.name, tuple(sparse.dims))
+    dims = checked_dims(values.name, tuple(sparse.dims))
     bits = sum(part.elements * dtype_of(part.element).bits for part in (values, indices))
     reader = partial(_from_sparse, dims, values, indices)
     return StoredTensor(values.name, values.element, dims, reader, (bits + 7) // 8)
@@ -191,7 +191,8 @@ def _from_attribute(value: Any) -> StoredTensor:
     return StoredTensor("", element, array.shape, lambda: array)
 
 
-def _checked_dims(name: str, dims: tuple[int, ...]) -> tuple[int, ...]:
+def checked_dims(name: str, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions of a constant; raises CorruptModel if no runtime accepts them."""
     if len(dims) > MAX_DIMENSIONS or any(size < 0 for size in dims) or math.prod(dims) > _MAX_ELEMENTS:
         raise CorruptModel(f"constant {name!r} has the invalid shape {quoted(list(dims))}")
     return dims

@@ -58,8 +58,10 @@ def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int
 
 
 _Key: TypeAlias = tuple[str, str, str]
-# Nested functions grow exponentially. A model with more operators is considered malicious.
-_MAX_OPERATORS = 10_000_000
+# Nested functions grow exponentially, and a large one may be called often. So their operators and bytes are
+# limited: at least so many, and more if the file has more bytes without its weights.
+_MAX_OPERATORS, _BYTES_PER_OPERATOR = 100_000, 10
+_MAX_BYTES, _INLINED_PER_BYTE = 1 << 26, 4
 
 
 def inlined(model: ModelProto) -> ModelProto:
@@ -91,7 +93,7 @@ def _check_name(key: _Key, is_known: bool) -> None:
     if domain in _STANDARD or is_registered(domain, name) or defs.has(name, domain):
         raise CorruptModel(
             f"{label} redefines an operator that runtimes know, so they ignore or refuse it;"
-            " move the function to a domain of its own"
+            " move the function to another domain"
         )
 
 
@@ -105,27 +107,40 @@ def _check_size(model: ModelProto, functions: dict[_Key, FunctionProto]) -> None
         key: [call for call in _calls(function.node) if call in functions]
         for key, function in functions.items()
     }
-    sizes: dict[_Key, int] = {}
-    for root in functions:
-        _measure(root, calls, functions, sizes)
-    total = sum(sizes.get(call, 1) for call in _calls(model.graph.node))
-    if total > _MAX_OPERATORS:
+    called, size = list(_calls(model.graph.node)), model.ByteSize()
+    operators = _measured(functions, calls, {key: len(function.node) for key, function in functions.items()})
+    total = sum(operators.get(call, 1) for call in called)
+    if total > max(_MAX_OPERATORS, size // _BYTES_PER_OPERATOR):
         raise CorruptModel(f"the functions of the model expand to {total:,} operators")
+    own = _measured(functions, calls, {key: function.ByteSize() for key, function in functions.items()})
+    total = size + sum(own.get(call, 0) for call in called)
+    if total > max(_MAX_BYTES, size * _INLINED_PER_BYTE):
+        raise CorruptModel(f"the functions of the model expand to {total:,} bytes")
+
+
+def _measured(
+    functions: Iterable[_Key], calls: dict[_Key, list[_Key]], own: dict[_Key, int]
+) -> dict[_Key, int]:
+    """The amounts of all functions after inlining."""
+    amounts: dict[_Key, int] = {}
+    for root in functions:
+        _measure(root, calls, own, amounts)
+    return amounts
 
 
 def _measure(
     root: _Key,
     calls: dict[_Key, list[_Key]],
-    functions: dict[_Key, FunctionProto],
+    own: dict[_Key, int],
     sizes: dict[_Key, int],
 ) -> None:
-    """Count the operators of a function after inlining. Iterative, because calls may be deeply nested."""
+    """Sum an amount of a function after inlining. Iterative, because calls may be deeply nested."""
     path, stack = {root}, [(root, iter(calls[root]))]
     while stack:
         key, rest = stack[-1]
         called = next((call for call in rest if call not in sizes), None)
         if called is None:
-            sizes[key] = len(functions[key].node) + sum(sizes[call] for call in calls[key])
+            sizes[key] = own[key] + sum(sizes[call] for call in calls[key])
             stack.pop()
             path.discard(key)
         elif called in path:

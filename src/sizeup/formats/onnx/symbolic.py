@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto
 
 from sizeup.errors import LoadError
-from sizeup.formats.onnx.bind import bind, names_in
+from sizeup.formats.onnx.bind import bind, listed, names_in
 from sizeup.formats.onnx.blocks import FIRST_WITH_DEFAULTS, Block, Node
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.constants import Array
@@ -74,8 +74,8 @@ class _SymbolicLoader:
         names = [name for name in known if name not in self._sizes] if isinstance(free, bool) else list(free)
         for name in names:
             if name not in known:
-                listed = ", ".join(known) or "none"
-                raise LoadError(f"the model has no symbolic dimension {name!r}; it has: {listed}")
+                others = listed(list(known)) or "none"
+                raise LoadError(f"the model has no symbolic dimension {name!r}; it has: {others}")
         if not names:
             raise LoadError("the model has no named symbolic dimension")
         return names

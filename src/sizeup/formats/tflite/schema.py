@@ -46,7 +46,7 @@ _TEXT_PER_BYTE = 16
 # What is read of a file may be twice as large as the file. Writers share vectors and quantization, but a
 # tensor or an operator takes more than these bytes, with its entry in a list, its fields and its vectors.
 _READ_PER_BYTE = 2
-_TABLE_BYTES, _REFERENCE_BYTES = 32, 4
+_TABLE_BYTES, _REFERENCE_BYTES = 24, 4
 
 
 @functools.cache
@@ -117,8 +117,8 @@ class FileLimits:
         self._read += size
         if self.is_exceeded:
             raise CorruptModel(
-                f"{self.name}: its graphs share tables, and would be more than {_READ_PER_BYTE} times as large"
-                " as the file without that"
+                f"{self.name}: its graphs share tables, and would be more than {_READ_PER_BYTE} times as"
+                " large as the file without that"
             )
 
     @property

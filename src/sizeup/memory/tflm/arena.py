@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph, Tensor
@@ -127,7 +128,16 @@ def arena(
 def _placed(head_plan: HeadBuffers, offline: Mapping[tuple[int, int], int]) -> list[int]:
     buffers = head_plan.buffers
     fixed = [offline.get((owner.subgraph, owner.tensor), ONLINE) for owner in head_plan.owners]
-    return place_greedily(buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), fixed)
+    columns = (buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), fixed)
+    return list(_greedy_plan(*map(tuple, columns)))
+
+
+# Builds differ in the scratch of few kernels, and a file is planned before and after a change.
+@lru_cache(maxsize=4)
+def _greedy_plan(
+    sizes: tuple[int, ...], firsts: tuple[int, ...], lasts: tuple[int, ...], offline: tuple[int, ...]
+) -> tuple[int, ...]:
+    return tuple(place_greedily(sizes, firsts, lasts, offline))
 
 
 def _end(head_plan: HeadBuffers, placed: Sequence[int]) -> int:

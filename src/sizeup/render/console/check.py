@@ -24,7 +24,7 @@ from sizeup.render.vocabulary import (
     quantity_title,
     uncounted_entries,
 )
-from sizeup.results.check import Check, Growth, Status, by_path, status
+from sizeup.results.check import NEW_GROWTH, Check, Growth, Status, by_path, status
 from sizeup.units import plural, printable, quantity, rate
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ VERDICTS: dict[Status, str] = {
     "undetermined": "UNDETERMINED",
     "error": "ERROR",
     "removed": "REMOVED",
+    "edited": "EDITED",
 }
 _MEMORIES = ("ram", "arena", "peak")
 
@@ -65,7 +66,7 @@ def summary(checks: Sequence[Check]) -> str:
     for check in checks:
         by_status[check.status].append(check)
     over, errors = by_status["does not fit"], by_status["error"]
-    present = len(checks) - len(by_status["removed"])
+    present = sum(check.is_model for check in checks)
     fitting = len(by_status["fits"])
     parts = [f"{fitting:,} of {plural(present, 'model')} fit{'s' * (fitting == 1)}"]
     if over:
@@ -73,10 +74,12 @@ def summary(checks: Sequence[Check]) -> str:
     if errors:
         parts.append(f"{len(errors):,} could not be checked ({_first(errors)})")
     others = {
-        "undetermined": by_status["undetermined"],
+        "undetermined": [check for check in by_status["undetermined"] if check.is_model],
         "new": [check for check in checks if check.no_baseline_reason],
     }
+    others["renamed"] = [check for check in checks if check.renamed_from]
     others["removed"] = by_status["removed"]
+    others["edited in the policy"] = [check for check in checks if check.edits]
     parts += [f"{len(members):,} {label}" for label, members in others.items() if members]
     return f"{verdict(checks)}: {', '.join(parts)}"
 
@@ -99,6 +102,8 @@ def headline(check: Check) -> str:
         return printable(f"{word}: {model} could not be checked")
     if check.is_removed:
         return printable(f"{word}: {model} was removed")
+    if check.edits:
+        return printable(f"{word}: this change edits the policy in {check.model}")
     if check.unsupported_reason:
         return printable(f"{word}: {model} cannot run on {check.target}")
     decisive = [limit for limit in check.limits if limit.is_applicable and limit.fits is check.fits]
@@ -116,12 +121,12 @@ def reasons(check: Check, *, with_tensors: bool = True) -> Iterator[Finding]:
         yield Finding("error", check.error, "error")
     if check.unsupported_reason:
         yield Finding("unsupported", check.unsupported_reason, "error")
-    for caveat in check.caveats:
-        yield Finding("caveat", caveat, "warning")
+    yield from (Finding("caveat", caveat, "warning") for caveat in check.caveats)
     for limit in check.limits:
         if limit.fits is False and limit.is_applicable:
             is_listed = limit.name in _MEMORIES and bool(check.peak_tensors) and not with_tensors
             yield Finding("over", over(limit, with_largest=not is_listed), "error", cells(limit).name)
+    yield from (Finding("policy", reason, "warning") for reason in check.undetermined_reasons)
     yield from _met(check)
     for limit in check.limits:
         is_repeated = limit.unknown == (check.unsupported_reason,)
@@ -155,11 +160,17 @@ def announced(check: Check) -> Iterator[Finding]:
 
 
 def notices(check: Check) -> Iterator[Finding]:
-    """Yields notices: an inference on the host, a new or removed model, a baseline to lower, changes."""
+    """Yields notices: a run on the host, edits, a new or removed model, a baseline to lower, changes."""
     if check.host_run is not None and (text := host_run_text(check.host_run)):
         yield Finding("host run", text, "warning" if check.is_run_undetermined else "")
     if check.no_baseline_reason:
-        yield Finding("new", f"{check.no_baseline_reason}; growth limits do not apply", "notice")
+        is_judged = any(limit.name == NEW_GROWTH for limit in check.limits)
+        text = "" if is_judged else "; growth limits do not apply"
+        yield Finding("new", f"{check.no_baseline_reason}{text}", "notice")
+    if check.renamed_from:
+        yield Finding("renamed", f"from {check.renamed_from}", "notice")
+    for edit in check.edits:
+        yield Finding("edited", edit, "notice")
     if check.is_removed:
         yield Finding(
             "removed", f"{check.model} exists in {check.base_revision}, not in the working tree", "notice"
@@ -168,9 +179,19 @@ def notices(check: Check) -> Iterator[Finding]:
     if lower:
         text = f"baseline can be lowered: {', '.join(lower)}; run {check.update_command}"
         yield Finding("baseline", text, "notice")
-    if check.base_revision and check.has_verdict and not check.no_baseline_reason:
+    is_compared = check.has_verdict and check.is_model and not check.undetermined_reasons
+    if check.base_revision and is_compared and not check.no_baseline_reason:
         texts = [f"{quantity_title(name)} {_change(growth)}" for name, growth in check.changes]
-        yield Finding(f"since {check.base_revision}", ", ".join(texts) or "no change")
+        yield Finding(_since(check), ", ".join(texts) or "no change")
+    elif check.edits:
+        yield Finding(_since(check), f"{plural(len(check.edits), 'setting')} changed")
+
+
+def _since(check: Check) -> str:
+    """Returns the revision, and its commit unless it is named by it."""
+    commit = check.base_commit[:12]
+    name = check.base_revision
+    return f"since {name}" + (f" ({commit})" if commit and not name.startswith(commit) else "")
 
 
 def _lowered(limit: Limit) -> str:
@@ -336,6 +357,7 @@ _STYLES = {
     "ERROR": "bold red",
     "UNDETERMINED": "bold yellow",
     "REMOVED": "bold",
+    "EDITED": "bold cyan",
 }
 _LEVELS = {"error": "red", "warning": "yellow", "notice": "cyan", "": ""}
 

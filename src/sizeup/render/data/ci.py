@@ -66,7 +66,8 @@ def _property(text: str) -> str:
 def junit(checks: Sequence[Check]) -> str:
     """Returns one suite per model and one case per limit: a failure if exceeded, an error if undetermined.
 
-    A model that could not be checked is one case with an error; a new or removed model is a skipped case.
+    A model that could not be checked is one case with an error; a new or removed model, and an edit of the
+    policy that decides nothing, is a skipped case.
     """
     root = ElementTree.Element("testsuites", {"name": "sizeup check"})
     for check in by_path(checks):
@@ -80,9 +81,12 @@ def junit(checks: Sequence[Check]) -> str:
         if check.is_run_undetermined:
             text = "; ".join(finding.text for finding in notices(check) if finding.label == "host run")
             _case(suite, check, "runs", ("error", text), headline(check))
-        for notice in notices(check):
-            if notice.label in ("new", "removed"):
-                _case(suite, check, notice.label, ("skipped", notice.text), headline(check))
+        if check.undetermined_reasons:
+            text = "; ".join((*check.undetermined_reasons, *check.edits))
+            _case(suite, check, "policy", ("error", text), headline(check))
+        for label in ("new", "renamed", "removed") + ("edited",) * (not check.undetermined_reasons):
+            if texts := [notice.text for notice in notices(check) if notice.label == label]:
+                _case(suite, check, label, ("skipped", "; ".join(texts)), headline(check))
         if check.strict:
             text = "; ".join(finding.text for finding in reasons(check) if finding.label == "coverage")
             _case(suite, check, "coverage", ("error", text) if text else None, headline(check))

@@ -1,0 +1,145 @@
+"""Shell patterns of paths: `*` does not match a slash, `**` does.
+
+Matching takes time linear in the files and in the parts of a pattern, whatever the pattern: those of budgets
+come from pull requests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatch, fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+WILD = "*?["
+LONGEST = 1_000
+"""Characters of a pattern."""
+_ANY = "**"
+_MOST_ENTRIES = 5_000_000  # compared by one finder; a large repository has a million
+_LINKED = 100  # entries that one of a linked folder counts as: links of links lead to very many paths
+
+
+def is_wild(pattern: str) -> bool:
+    """Whether a pattern may match names other than itself."""
+    return any(sign in pattern for sign in WILD)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a path matches a pattern."""
+    parts = name.split("/")
+    matched = {0}  # numbers of parts that the pattern so far can match
+    for pattern_part in pattern.split("/"):
+        if pattern_part == _ANY:
+            matched = set(range(min(matched, default=len(parts) + 1), len(parts) + 1))
+        else:
+            matched = {n + 1 for n in matched if n < len(parts) and fnmatchcase(parts[n], pattern_part)}
+    return len(parts) in matched
+
+
+class Finder:
+    """Finds the files of a folder that match patterns; raises ValueError if that takes too long.
+
+    With `as_shell`, `*` and `**` match no names that start with a dot, and `**` follows links to folders.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, as_shell: bool = False) -> None:
+        self._folder = Path(folder)
+        self._as_shell = as_shell
+        self._left = _MOST_ENTRIES
+        self._listings: dict[str, list[_Entry]] = {}
+        self._linked: set[str] = set()  # folders that were reached by a link
+
+    def paths(self, pattern: str) -> Iterator[str]:
+        """The paths that match, relative to the folder."""
+        pattern = pattern.replace(os.sep, "/")
+        parts = [part for index, part in enumerate(pattern.split("/")) if part or not index]
+        if any(_ANY in part and part != _ANY for part in parts):
+            raise ValueError("'**' can only be an entire path component")
+        # A state is a path and the number of parts that led to it. Each is visited once: with several `**`
+        # very many ways lead to it.
+        stack, seen = [("", 0)], set[tuple[str, int]]()
+        while stack:
+            state = stack.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            path, number = state
+            if number == len(parts):
+                yield path
+            else:
+                is_last = number + 1 == len(parts)
+                stack += (
+                    self._anywhere(path, number, is_last)
+                    if parts[number] == _ANY
+                    else ((child, number + 1) for child in self._children(path, parts[number], is_last))
+                )
+
+    def _anywhere(self, path: str, number: int, is_last: bool) -> Iterator[tuple[str, int]]:
+        """The states after a folder was matched by `**`, or none was."""
+        yield path, number + 1
+        for entry in self._listing(path):
+            child = _joined(path, entry.name)
+            if self._is_visible(entry.name, _ANY):
+                if not entry.is_folder and is_last:
+                    yield child, number + 1
+                elif entry.is_folder and (not entry.is_link or self._follows(path, child)):
+                    yield child, number
+
+    def _children(self, path: str, part: str, is_last: bool) -> Iterator[str]:
+        """The paths in a folder that match a part; folders only unless it is the last one."""
+        if is_wild(part):
+            for entry in self._listing(path):
+                is_candidate = (entry.is_folder or is_last) and self._is_visible(entry.name, part)
+                if is_candidate and fnmatch(entry.name, part):
+                    yield _joined(path, entry.name)
+            return
+        child = _joined(path, part) if part else "/"
+        inside = self._folder / child
+        if os.path.lexists(inside) if is_last else inside.is_dir():
+            if path in self._linked or inside.is_symlink():
+                self._linked.add(child)
+            yield child
+
+    def _follows(self, path: str, link: str) -> bool:
+        """Whether `**` follows a link: not to a folder that contains it, which would not end."""
+        target, parent = (os.path.realpath(self._folder / each) for each in (link, path))
+        return self._as_shell and not f"{parent}{os.sep}".startswith(f"{target.rstrip(os.sep)}{os.sep}")
+
+    def _is_visible(self, name: str, part: str) -> bool:
+        return not self._as_shell or part.startswith(".") or not name.startswith(".")
+
+    def _listing(self, path: str) -> list[_Entry]:
+        if path not in self._listings:
+            try:
+                with os.scandir(self._folder / path) as entries:
+                    self._listings[path] = [*map(_entry, entries)]
+            except OSError:  # not a folder, or not readable
+                self._listings[path] = []
+            is_linked = path in self._linked
+            self._linked.update(
+                _joined(path, each.name) for each in self._listings[path] if is_linked or each.is_link
+            )
+        weight = _LINKED if path in self._linked else 1
+        self._left -= weight * (len(self._listings[path]) + 1)
+        if self._left < 0:
+            raise ValueError(f"it has to be compared with more than {_MOST_ENTRIES:,} files and folders")
+        return self._listings[path]
+
+
+class _Entry(NamedTuple):
+    name: str
+    is_folder: bool
+    is_link: bool
+
+
+def _entry(entry: os.DirEntry[str]) -> _Entry:
+    try:
+        is_folder = entry.is_dir()
+    except OSError:  # a loop of links
+        is_folder = False
+    return _Entry(entry.name, is_folder, entry.is_symlink())
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}/{name}" if path and not path.endswith("/") else f"{path}{name}"

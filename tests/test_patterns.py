@@ -1,0 +1,113 @@
+"""Patterns of paths that match in very many ways, and folders that links make endless."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sizeup.checks import read_budgets
+from sizeup.errors import BudgetError, SizeupError
+from sizeup.patterns import Finder
+from sizeup.sweeps.expand import models_of
+from sizeup.sweeps.spec import read_spec
+from timing import cpu_seconds
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the file system has symbolic links")
+
+
+def _models(folder: Path, pattern: str) -> list[str]:
+    path = folder / "budgets.toml"
+    path.write_text(f'[[budget]]\nmodels = "{pattern}"\nmacs = 1\n', "utf-8")
+    return [str(Path(model).relative_to(folder)) for model in read_budgets(path).models()[0]]
+
+
+def _swept(folder: Path, pattern: str) -> list[str]:
+    path = folder / "sweep.toml"
+    path.write_text(f'models = ["{pattern}"]\ntargets = ["rpi5/ort"]\n', "utf-8")
+    return [model.name for model in models_of(read_spec(path))]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("find", [_models, _swept])
+def test_many_stars_cost_no_more_than_one(tmp_path: Path, find: object) -> None:
+    assert callable(find)
+    deep = tmp_path.joinpath(*"abcdefghijklmnopqrstuvwxyz")
+    deep.mkdir(parents=True)
+    (deep / "m.onnx").touch()
+    expected = [str((deep / "m.onnx").relative_to(tmp_path))]
+
+    def seconds(pattern: str) -> float:
+        assert find(tmp_path, pattern) == expected
+        return min(cpu_seconds(lambda: find(tmp_path, pattern)) for _ in range(5))
+
+    once = seconds("**/*.onnx")
+    # Ten parts and not one: each `**/*/` could match in very many ways.
+    assert seconds(f"{'**/' * 10}*.onnx") < 20 * once
+    assert seconds(f"{'**/*/' * 10}*.onnx") < 40 * once
+
+
+def test_links_to_links_end(tmp_path: Path) -> None:
+    for level in range(9):
+        (tmp_path / f"d{level}").mkdir()
+        for number in range(9):
+            (tmp_path / f"d{level}" / f"l{number}").symlink_to(f"../d{level + 1}")
+    (tmp_path / "d9").mkdir()
+    (tmp_path / "d9" / "m.onnx").touch()
+    with pytest.raises(BudgetError, match="compared with more than 5,000,000 files and folders"):
+        _models(tmp_path, f"d0{'/*' * 9}/m.onnx")
+    with pytest.raises(SizeupError, match="compared with more than 5,000,000 files and folders"):
+        _swept(tmp_path, f"d0{'/*' * 9}/m.onnx")
+
+
+def test_a_link_to_a_folder_above_ends(tmp_path: Path) -> None:
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "m.onnx").touch()
+    (tmp_path / "nets" / "loop").symlink_to("..")
+    (tmp_path / "nets" / "broken").symlink_to("broken")
+    assert _models(tmp_path, "**/m.onnx") == ["nets/m.onnx"]
+    assert _swept(tmp_path, "**/m.onnx") == ["nets/m.onnx"]
+    assert _models(tmp_path, "nets/loop/nets/*.onnx") == ["nets/loop/nets/m.onnx"]
+
+
+def test_too_many_and_too_long_patterns_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "budgets.toml"
+    listed = ", ".join(f'"m{number}*.onnx"' for number in range(1_001))
+    path.write_text(f"[[budget]]\nmodels = [{listed}]\nmacs = 1\n", "utf-8")
+    with pytest.raises(BudgetError, match="more than 1,000 patterns with wildcards"):
+        read_budgets(path)
+    with pytest.raises(BudgetError, match="a pattern of more than 1,000 characters"):
+        _models(tmp_path, "a*" * 501)
+
+
+FILES = ["f", "a/f", "ab/f", "a/b/f", "a/ab/f", "a/b/ab/f", "b/b/b/f", "a/b/g", ".a/f", "a/.f", "a/.b/f"]
+_part = st.sampled_from(["*", "**", "a", "b", "a*", "?", "[!a]", ".*", "f", "."])
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with hidden files and a link to a folder."""
+    folder = tmp_path_factory.mktemp("tree")
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    (folder / "link").symlink_to("a")
+    return folder
+
+
+@settings(max_examples=300, deadline=None)
+@given(parts=st.lists(_part, min_size=1, max_size=4), last=st.sampled_from(["f", "*", "?", ".f"]))
+def test_files_are_those_that_python_finds(tree: Path, parts: list[str], last: str) -> None:
+    pattern = "/".join((*parts, last))
+    ours = {path for path in Finder(tree).paths(pattern) if (tree / path).is_file()}
+    theirs = {path for path in tree.glob(pattern) if path.is_file()}
+    assert {tree / path for path in ours} == theirs
+    shell = {path for path in Finder(tree, as_shell=True).paths(pattern) if (tree / path).is_file()}
+    there = glob.glob(pattern, root_dir=tree, recursive=True)  # noqa: PTH207 - the oracle
+    assert {os.path.normpath(path) for path in shell} == {
+        os.path.normpath(path) for path in there if (tree / path).is_file()
+    }
