@@ -125,6 +125,18 @@ def test_a_name_that_is_too_long_is_no_model(tmp_path: Path, suffix: str) -> Non
             act()
 
 
+@pytest.mark.parametrize("time", [f"1{'0' * 400}", "-1", "Infinity"])
+@pytest.mark.parametrize("run", ["model_run", "conv_kernel_time"])
+def test_a_profile_with_an_impossible_time_is_refused(tmp_path: Path, run: str, time: str) -> None:
+    """Also of the whole run."""
+    from sizeup.runtimes.profiles import read_profile
+
+    times = {"conv_kernel_time": "5", "model_run": "5", run: time}
+    events = (f'{{"cat": "Node", "name": "{name}", "dur": {times[name]}}}' for name in times)
+    with pytest.raises(SizeupError):
+        read_profile(_written(tmp_path, f"[{', '.join(events)}]", "profile.json"))
+
+
 def test_a_kept_result_that_is_nested_too_deeply_is_left_out(tmp_path: Path) -> None:
     from sizeup.mixed_precision.result_cache import ResultCache
 

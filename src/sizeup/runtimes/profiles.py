@@ -44,7 +44,7 @@ def read_profile(path: Path) -> Profile:
         raise SizeupError(f"{path}: {error}; profile fewer runs") from error
     try:
         profile = _parse(text)
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise SizeupError(f"{path}: not a supported profile: {error}") from error
     if profile is None or not profile.kernels:
         raise SizeupError(
