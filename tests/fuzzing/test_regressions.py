@@ -14,6 +14,7 @@ from sizeup.checks import read_budgets
 from sizeup.checks.baselines import read_baselines
 from sizeup.errors import BudgetError, CorruptModel, LoadError, SizeupError, TargetError
 from sizeup.latency import read_table
+from sizeup.runtimes import infer_once
 from sizeup.sweeps.spec import read_spec
 from sizeup.targets import Catalog
 
@@ -459,3 +460,18 @@ def test_a_shape_of_many_large_dimensions_is_refused_at_once(place: str) -> None
     with pytest.raises(CorruptModel, match=r"100,000 dimensions|has the invalid shape") as refusal:
         sizeup.load(made.SerializeToString())
     assert len(str(refusal.value)) < 300
+
+
+def test_custom_options_of_a_builtin_operator_are_refused_as_by_the_interpreter(tmp_path: Path) -> None:
+    pytest.importorskip("tflite_micro")
+    from fuzzing.tflite_cheats import residual
+
+    for has_options in (False, True):
+        file = residual(is_quantized=True)
+        if has_options:
+            file.main.table.operators[0].customOptions = [0] * 16
+        path = tmp_path / "model.tflite"
+        path.write_bytes(file.pack())
+        reason = sizeup.check(path, "stm32f746/tflm", remedies=False).unsupported_reason
+        assert (reason is not None and "custom operator" in reason) == has_options
+        assert infer_once(path).outcome == ("refused" if has_options else "ran")

@@ -42,6 +42,7 @@ class OperatorCode:
     kind: str
     lower: Callable[[Node], None] | None
     computes: bool  # its cost rule needs an input and an output
+    is_custom: bool = False
 
 
 class Model(Context):
@@ -94,17 +95,18 @@ class Model(Context):
         # Codes up to 127 may be in either field, larger codes only in the newer one.
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         names = operator_names()
-        if builtin == schema().BuiltinOperator.CUSTOM:
+        is_custom = builtin == schema().BuiltinOperator.CUSTOM
+        if is_custom:
             source = self.limits.label(code.CustomCode()) or "CUSTOM"
             op_kind = None if source in names.values() else op_kind_of("tflite", source)
         else:
             source = names.get(builtin, f"BUILTIN_{builtin}")
             op_kind = op_kind_of("tflite", source)
         if op_kind is None:
-            return OperatorCode(source, _unknown_kind(source), None, computes=False)
+            return OperatorCode(source, _unknown_kind(source), None, False, is_custom)
         rule = cost_rule_of(op_kind)
         computes = rule is not None and (rule.macs is not None or rule.elementwise is not None)
-        return OperatorCode(source, op_kind, LOWERINGS.get(source), computes)
+        return OperatorCode(source, op_kind, LOWERINGS.get(source), computes, is_custom)
 
 
 def _unknown_kind(source: str) -> str:
@@ -236,6 +238,7 @@ def _nodes(
         node = Node(model, tensors, operator, operator_code.source, operator_code.kind, inputs, present)
         if operator_code.computes and not (node.has(0) and present):
             node.fail(f"at least one input and one output are required; it has {inputs} and {outputs}")
+        node.has_foreign_options = operator.CustomOptionsLength() > 0 and not operator_code.is_custom
         nodes.append(node)
         lowerings.append(operator_code.lower)
     return nodes, lowerings
@@ -346,7 +349,7 @@ def _op(node: Node, position: int) -> Op:
         node.kind,
         tuple(node.inputs),
         tuple(node.outputs),
-        node.attrs,
+        {**node.attrs, "custom_options": True} if node.has_foreign_options else node.attrs,
         node.source,
         name or str(position),
         scope_of(name),

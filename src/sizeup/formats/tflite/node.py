@@ -16,8 +16,8 @@ from sizeup.graph import ABSENT, Body, Graph, Shape, Tensor
 class Node:
     """One operator of the file; its lowering changes kind, inputs, attrs and bodies."""
 
-    __slots__ = ("attrs", "bodies", "context", "has_dynamic_output", "inputs", "kind", "operator", "outputs",
-                 "source", "tensors")  # fmt: skip
+    __slots__ = ("attrs", "bodies", "context", "has_dynamic_output", "has_foreign_options", "inputs", "kind",
+                 "operator", "outputs", "source", "tensors")  # fmt: skip
 
     def __init__(
         self, context: Context, tensors: list[Tensor], operator: Any, source: str, op_kind: str,
@@ -33,6 +33,7 @@ class Node:
         self.attrs: dict[str, Any] = {}
         self.bodies: tuple[Body, ...] = ()
         self.has_dynamic_output = False  # the output shape depends on input values
+        self.has_foreign_options = False  # a builtin operator has options of a custom one
 
     def fail(self, problem: str) -> NoReturn:
         """Raise CorruptModel about this operator."""

@@ -80,6 +80,8 @@ _POSITIVE = {
 def options(call: Call) -> str | None:
     """Options without which a kernel divides by 0 or reads a null pointer; 0 if the file has no options."""
     name = call.op.source
+    if "custom_options" in call.op.attrs:
+        return "takes no options of a custom operator"
     if name == "VAR_HANDLE":
         return None if call.op.attrs.get("variable") else "needs the name of its variable"
     attribute, label = _POSITIVE.get(name, ("", ""))
