@@ -57,12 +57,12 @@ def orders(graph: Graph) -> list[tuple[int, ...]]:
     makers = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
     needed = [[makers[each] for each in op.inputs if each in makers] for op in graph.ops]
     ends = [makers[each] for each in graph.outputs if each in makers]
-    found = {tuple(range(len(graph.ops))): None}
+    distinct = {tuple(range(len(graph.ops))): None}
     for positions, is_last in product((ends, ends[::-1]), (False, True)):
-        found[_searched(needed, positions, is_last=is_last)] = None
-    if len(found) > 1:  # not a chain
-        found |= dict.fromkeys(_searched(needed, ends, Random(seed)) for seed in range(_DRAWN))
-    return [*found]
+        distinct[_searched(needed, positions, is_last=is_last)] = None
+    if len(distinct) > 1:  # not a chain
+        distinct |= dict.fromkeys(_searched(needed, ends, Random(seed)) for seed in range(_DRAWN))
+    return [*distinct]
 
 
 def _searched(

@@ -214,10 +214,10 @@ class _Lowering:
                 self.images.add(value)
             return value
         if value not in self.transposed:
-            made = self._emit("TRANSPOSE", [value, self._indices(rank)], shape, self.tensors[value].dtype)
-            self.transposed |= {value: made, made: value}
+            output = self._emit("TRANSPOSE", [value, self._indices(rank)], shape, self.tensors[value].dtype)
+            self.transposed |= {value: output, output: value}
             if is_image:
-                self.images.add(made)
+                self.images.add(output)
         return self.transposed[value]
 
     def _emit(
@@ -278,9 +278,9 @@ class _Lowering:
         value = sources[0]
         for identity in op.outputs:
             result = self.source.tensors[identity]
-            made = replace(self.tensors[value], shape=result.shape or (), dtype=self._dtype(result))
-            if result.shape is not None and tensor_bytes(made) < self._bytes(value):
-                self.tensors[value] = made
+            merged = replace(self.tensors[value], shape=result.shape or (), dtype=self._dtype(result))
+            if result.shape is not None and tensor_bytes(merged) < self._bytes(value):
+                self.tensors[value] = merged
                 self.images.discard(value)
             self.at[identity] = value
 
@@ -359,8 +359,8 @@ class _Lowering:
             self._write(source, operands, outputs, attrs)
             return 0
         floats = [self._as_float(value) for value in operands]
-        made = self._emit(source, floats, self._shape(outputs[0]), DTYPES["float32"], attrs)
-        self._write("QUANTIZE", [made], outputs)
+        output = self._emit(source, floats, self._shape(outputs[0]), DTYPES["float32"], attrs)
+        self._write("QUANTIZE", [output], outputs)
         return 0
 
     def _products(self, value: int, outputs: Sequence[int]) -> int:
@@ -488,8 +488,8 @@ class _Lowering:
 
         def padded(rows: int, columns: int) -> int:
             larger = (shape[0], shape[1] + rows, shape[2] + columns, shape[3])
-            made = self._emit("PAD", [value, self._indices(8)], larger, self.tensors[value].dtype)
-            return self._emit(source, [made, *constants], result, dtype, attrs)
+            output = self._emit("PAD", [value, self._indices(8)], larger, self.tensors[value].dtype)
+            return self._emit(source, [output, *constants], result, dtype, attrs)
 
         # Rows that no window reaches may be padded as well.
         choices = [
@@ -530,10 +530,10 @@ class _Lowering:
         """A convolution; False if it is none of images or rows."""
         weights = self._foreign(op.inputs[1]) if len(op.inputs) > 1 else ()
         spatial = len(weights) - 2
-        found = self._image(op, spatial)
-        if found is None:
+        window = self._image(op, spatial)
+        if window is None:
             return False
-        image, groups = found[1], int(op.attrs.get("groups", 1))
+        image, groups = window[1], int(op.attrs.get("groups", 1))
         taps = _pair(None, weights[2:])
         steps, gaps = (_pair(op.attrs.get(name), (1,) * spatial) for name in ("stride", "dilation"))
         result = self._result(op, spatial)
@@ -542,11 +542,11 @@ class _Lowering:
 
         def plain() -> int:
             constants = self._weights(op, (filters, *taps, weights[1]), filters)
-            return self._windowed("CONV_2D", found, constants, result, dtype, attrs)
+            return self._windowed("CONV_2D", window, constants, result, dtype, attrs)
 
         def depthwise() -> int:
             constants = self._weights(op, (1, *taps, filters), filters)
-            return self._windowed("DEPTHWISE_CONV_2D", found, constants, result, dtype, attrs)
+            return self._windowed("DEPTHWISE_CONV_2D", window, constants, result, dtype, attrs)
 
         ways = [plain] if groups != image[3] else [depthwise] if groups > 1 else [plain, depthwise]
         self._finish(op, self._one_of(ways), spatial)
@@ -555,10 +555,10 @@ class _Lowering:
     def _conv_transpose(self, op: Op) -> bool:
         weights = self._foreign(op.inputs[1]) if len(op.inputs) > 1 else ()
         spatial = len(weights) - 2
-        found = self._image(op, spatial)
-        if found is None:
+        window = self._image(op, spatial)
+        if window is None:
             return False
-        (value, image), result = found, self._result(op, spatial)
+        (value, image), result = window, self._result(op, spatial)
         taps = _pair(None, weights[2:])
         between = [
             max(-(-(count + 2 * (extent - 1)) // max(side - 1, 1)), 1)
@@ -578,15 +578,15 @@ class _Lowering:
 
         def transposed() -> int:
             operands = [value, *self._weights(op, shape, result[3]), self._indices(4)]
-            made = self._emit("TRANSPOSE_CONV", operands, whole, dtype, attrs)
+            output = self._emit("TRANSPOSE_CONV", operands, whole, dtype, attrs)
             if whole == result:
-                return made
-            return self._emit("STRIDED_SLICE", [made, *(self._indices(4) for _ in range(3))], result, dtype)
+                return output
+            return self._emit("STRIDED_SLICE", [output, *(self._indices(4) for _ in range(3))], result, dtype)
 
         def convolution() -> int:
             constants = self._weights(op, shape, result[3])
             return self._windowed(
-                "CONV_2D", found, constants, result, dtype, {**attrs, "groups": 1, "out_channels": result[3]}
+                "CONV_2D", window, constants, result, dtype, {**attrs, "groups": 1, "out_channels": result[3]}
             )
 
         self._finish(
@@ -597,8 +597,8 @@ class _Lowering:
     def _pool(self, op: Op) -> bool:
         spatial = len(self._foreign(op.inputs[0])) - 2
         kernel = op.attrs.get("kernel")
-        found = self._image(op, spatial) if kernel else None
-        if found is None:
+        window = self._image(op, spatial) if kernel else None
+        if window is None:
             return False
         taps = _pair(kernel, (1,) * spatial)
         attrs = {
@@ -608,25 +608,27 @@ class _Lowering:
         }
         result, dtype = self._result(op, spatial), self._output_dtype(op)
         ways: list[Callable[[], int]] = [
-            partial(self._windowed, source, found, [], result, dtype, attrs)
+            partial(self._windowed, source, window, [], result, dtype, attrs)
             for source in ("AVERAGE_POOL_2D", "MAX_POOL_2D")
         ]
 
         def corrected() -> int:
             """An average that counts padding, as one that does not, with its edges multiplied."""
-            made = ways[0]()
+            output = ways[0]()
             for axis in (1, 2):
                 inner = max(result[axis] - 2, 1)
                 parts: list[int] = []
                 for size in (1, inner, 1):
                     shape = (*result[:axis], size, *result[axis + 1 :])
-                    part = self._emit("STRIDED_SLICE", self._operands("STRIDED_SLICE", [made]), shape, dtype)
+                    part = self._emit(
+                        "STRIDED_SLICE", self._operands("STRIDED_SLICE", [output]), shape, dtype
+                    )
                     is_edge = len(parts) != 1
                     parts.append(
                         self._emit("MUL", [part, self._indices(1)], shape, dtype) if is_edge else part
                     )
-                made = self._emit("CONCATENATION", parts, result, dtype)
-            return made
+                output = self._emit("CONCATENATION", parts, result, dtype)
+            return output
 
         is_average = any(name in op.source.lower() for name in ("average", "avg"))
         if is_average and max(taps) > 1 and not self.style.is_least:
@@ -657,10 +659,10 @@ class _Lowering:
 
         def dense() -> int:
             weights = self._weights(op, (columns, count // max(columns, 1)), columns)
-            made = self._emit("FULLY_CONNECTED", [rows, *weights], result, dtype, {"contracted": (-1,)})
+            output = self._emit("FULLY_CONNECTED", [rows, *weights], result, dtype, {"contracted": (-1,)})
             if self.style.transposes and len(result) > 2:
-                made = self._emit("RESHAPE", [made, self._indices(len(result))], result, dtype)
-            return made
+                output = self._emit("RESHAPE", [output, self._indices(len(result))], result, dtype)
+            return output
 
         def batched() -> int:
             # A right operand that is not transposed is copied to the tail.
@@ -672,11 +674,11 @@ class _Lowering:
         # Only a MatMul: converters write FULLY_CONNECTED for linear layers.
         may_be_batched = len(result) > 2 and "matmul" in op.source.lower()
         ways = [batched] if not is_dense else [dense, batched] if may_be_batched else [dense]
-        made = self._one_of(ways)
+        output = self._one_of(ways)
         added = op.inputs[2] if len(op.inputs) > 2 else ABSENT
         if added != ABSENT and not self.style.is_least and (added in self.at or not is_dense):
-            made = self._emit("ADD", [made, self._read(added)], result, dtype)
-        self.at[op.outputs[0]] = made
+            output = self._emit("ADD", [output, self._read(added)], result, dtype)
+        self.at[op.outputs[0]] = output
         return True
 
 
