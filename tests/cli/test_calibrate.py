@@ -94,7 +94,7 @@ def test_a_fit_of_a_known_device_describes_no_other_one(table: Path) -> None:
         (("--csv", "TABLE", "--device", "a/b"), "is not a device name"),
         (("--csv", "TABLE", "--profile", "x", "--model", "y"), "a table or a profile, not both"),
         (("--profile", "x"), "a profile and its model must be passed together"),
-        (("--csv", "TABLE", "-o", "TABLE"), "not a .toml file"),
+        (("--csv", "TABLE", "-o", "TABLE"), "is an input, which is not overwritten"),
         (("--csv", "TABLE", "--device", "i7-12700h", "--runtime", "tensorrt"), "does not run on"),
     ],
 )

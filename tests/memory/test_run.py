@@ -142,7 +142,8 @@ CONVOLUTION: dict[str, Any] = {"groups": 1, "kernel": (3, 3), "out_channels": 4}
 )
 def test_kernels_that_take_what_is_not_known_are_named(graph: Graph, named: tuple[str, ...]) -> None:
     assert usage(graph, use_recorded_run=True).unmodeled == named
-    assert usage(graph).unmodeled == ()  # a plan is of no run
+    # A plan is of no run, but an operator without a cost rule may take anything.
+    assert usage(graph).unmodeled == tuple(name for name in named if name == "foreign.op")
 
 
 def test_a_convolution_of_channels_last_copies_its_filter_alone() -> None:

@@ -24,8 +24,9 @@ class ForkedWorker:
         with warnings.catch_warnings():
             # Threads of a progress bar and of BLAS are not needed in the worker, and BLAS expects a fork.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
-        if self.pid == 0:
+            if CAN_FORK:
+                self.pid = os.fork()
+        if CAN_FORK and self.pid == 0:
             code = 1
             try:
                 os.setsid()
@@ -50,8 +51,8 @@ class ForkedWorker:
         return code
 
     def kill(self) -> None:
-        """Kill it and its subprocesses."""
-        os.killpg(self.pid, 9)
+        """Kill it."""
+        os.kill(self.pid, 9)
 
     def _wait(self, flags: int) -> int | None:
         if self._code is None:
