@@ -98,7 +98,10 @@ def usage(
     at_peak = buffers.live_at(peak_op or 0)  # without ops, the inputs are live
     peak = sum(int(buffers.size[buffer]) for buffer in at_peak)
     inputs = frozenset(graph.inputs)
-    live_at_peak = tuple(_live_tensor(graph, buffers, buffer, inputs) for buffer in at_peak)
+    live_at_peak = tuple(
+        _live_tensor(graph, buffers, buffer, inputs, is_known=_is_known(graph, buffers.tensors[buffer]))
+        for buffer in at_peak
+    )
     unknown = sum(tensor.data is None and not size_is_known(tensor) for tensor in graph.tensors)
     return Usage(buffers, live, peak, peak_op, live_at_peak, unknown, tuple(dict.fromkeys(unmodeled_ops)))
 
@@ -206,17 +209,21 @@ class LiveTensors:
     def largest(self, step: int) -> tuple[LiveTensor, ...]:
         """The live tensors of known size, largest first, at most MOST_LISTED."""
         listed = self._listed[self._start[step] : self._start[step + 1]]
-        return tuple(_live_tensor(self._graph, self._buffers, buffer, self._inputs) for buffer in listed)
+        return tuple(
+            _live_tensor(self._graph, self._buffers, buffer, self._inputs, is_known=True) for buffer in listed
+        )
 
 
-def _live_tensor(graph: Graph, buffers: Buffers, buffer: int, inputs: AbstractSet[int]) -> LiveTensor:
+def _live_tensor(
+    graph: Graph, buffers: Buffers, buffer: int, inputs: AbstractSet[int], *, is_known: bool
+) -> LiveTensor:
     """A buffer, named after its first tensor; a workspace is named after its op."""
     members, size, first = buffers.tensors[buffer], int(buffers.size[buffer]), int(buffers.first[buffer])
     if not members:
         return LiveTensor(f"workspace of {graph.ops[first].name}", size, first)
     tensor = graph.tensors[members[0]]
     is_given = members[0] in inputs or is_scratch(tensor)
-    return LiveTensor(tensor.name, size if _is_known(graph, members) else None, None if is_given else first)
+    return LiveTensor(tensor.name, size if is_known else None, None if is_given else first)
 
 
 def _is_known(graph: Graph, tensors: tuple[int, ...]) -> bool:
