@@ -58,8 +58,10 @@ def _words(text: str, name: str, escape: str) -> list[str]:
 
 def _expanded(name: str, folder: Path) -> Iterator[str]:
     """The name itself, or the files that match a pattern; symbolic links to folders are not followed."""
-    if (folder / name).exists() or not any(sign in name for sign in _WILD):
+    is_file = (folder / name).exists()
+    if is_file or not any(sign in name for sign in _WILD):
         yield name
+    if not any(sign in name for sign in _WILD):
         return
     path = Path(name)
     root = Path(path.anchor) if path.is_absolute() else folder
@@ -68,7 +70,7 @@ def _expanded(name: str, folder: Path) -> Iterator[str]:
         files = sorted(file for file in root.glob(pattern) if file.is_file())
     except (ValueError, NotImplementedError, OSError) as error:
         raise InputError(f"model: {name!r} is not a glob pattern: {error}") from None
-    if not files:
+    if not files and not is_file:
         raise InputError(f"model: no file matches {name!r} in {folder}")
     yield from (str(file if path.is_absolute() else file.relative_to(folder)) for file in files)
 
@@ -164,8 +166,21 @@ def target_of(name: str, base: str, folder: Path) -> str:
 
 
 def _content(name: str, base: str) -> bytes | None:
+    """The content of a file at the base; None if the base does not have it."""
+    path = Path(os.path.relpath(name))
+    for part in (*reversed(path.parents), path):
+        listed = _git("ls-tree", "-z", base, "--", part.as_posix())
+        if listed.returncode != 0 or listed.stdout.startswith((b"120000", b"160000")):
+            raise InputError(
+                f"{name}: {part} is a link in the base of the pull request, or cannot be read there;"
+                " name the file itself"
+            )
+        if part == path and not listed.stdout:
+            return None
     done = _git("cat-file", "blob", f"{base}:{_relative(name)}")
-    return done.stdout if done.returncode == 0 else None
+    if done.returncode != 0:
+        raise InputError(f"{name}: cannot be read from the base; set fetch-depth: 0 without a filter")
+    return done.stdout
 
 
 def _relative(name: str) -> str:

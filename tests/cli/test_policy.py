@@ -577,3 +577,52 @@ def test_pairing_takes_no_quadratic_time() -> None:
 
     # Quadratic, it would take 10,000 times as long.
     assert min(work(20_000) for _ in range(2)) < 600 * min(work(200) for _ in range(5))
+
+
+def test_a_new_limit_may_not_raise_the_memory_of_the_target(run: Run, tree: Path) -> None:
+    budget = tree / "models" / "budgets.toml"
+    budget.write_text(_BUDGET + 'target = "stm32f746/tflm"\n', "utf-8")
+    _commit(tree)
+    _git(tree, "tag", "--force", "base")
+    budget.write_text(_BUDGET + 'target = "stm32f746/tflm"\nram = "8 GiB"\nflash = "8 GiB"\n', "utf-8")
+    _commit(tree)
+    assert _gate(run).code == 3
+
+
+def test_budgets_with_names_that_begin_alike_are_told_apart(run: Run, tree: Path) -> None:
+    start = "a" * 100
+    text = "".join(f'[[budget]]\nmodels = "{start}{each}*.onnx"\nmacs = "5%s"\n' for each in "xy")
+    for each in "xy":
+        save_product(tree / "models" / f"{start}{each}.onnx", 20)
+    budget = tree / "models" / "budgets.toml"
+    budget.write_text(text % ("k", "k"), "utf-8")
+    _commit(tree)
+    _git(tree, "tag", "--force", "base")
+    budget.write_text(text % ("G", "k"), "utf-8")
+    _commit(tree)
+    ended = _gate(run)
+    assert ended.code == 3
+    assert "'5k' -> '5G'" in " ".join(ended.out.split())
+
+
+def test_a_model_behind_a_link_to_another_folder_or_to_nothing_was_removed(run: Run, tree: Path) -> None:
+    (tree / "models" / "budgets.toml").write_text(_BUDGET.replace("*.onnx", "**/*.onnx"), "utf-8")
+    for name in ("sub/b.onnx", "c.onnx"):
+        save_product(tree / "models" / name, 20)
+    _commit(tree)
+    _git(tree, "tag", "--force", "base")
+    (tree / "models" / "sub").rename(tree / "hidden")
+    (tree / "models" / "sub").symlink_to("../hidden")
+    (tree / "models" / "c.onnx").unlink()
+    (tree / "models" / "c.onnx").symlink_to("/nonexistent")
+    _commit(tree)
+    text = _gate(run).out
+    assert "b.onnx" in text
+    assert "c.onnx" in text
+
+
+def test_a_report_is_not_written_into_a_model_through_a_link(run: Run, tree: Path) -> None:
+    (tree / "o.md").symlink_to("models/resnet8.onnx")
+    before = (tree / "models" / "resnet8.onnx").read_bytes()
+    assert _gate(run, "-o", "o.md").code == 2
+    assert (tree / "models" / "resnet8.onnx").read_bytes() == before

@@ -112,11 +112,14 @@ class Policy:
         budgets = [each for each in (self.budgets, self._old) if each is not None]
         folders: dict[Path, set[str]] = {}
         gone = {}
+        home = os.path.realpath(base.top)
         for path, name in base.objects.items():
             file = base.top / path
             # Not Path.exists: where names that differ in case mean one file, a renamed one exists.
             if file.parent not in folders:
-                folders[file.parent] = _names_in(file.parent)
+                # Behind a link are other files.
+                is_own = os.path.realpath(file.parent) == os.path.join(home, *Path(path).parent.parts)  # noqa: PTH118
+                folders[file.parent] = _names_in(file.parent) if is_own else set()
             if file.name not in folders[file.parent] and any(each.names_path(file) for each in budgets):
                 gone[path] = name
         return gone
@@ -193,7 +196,8 @@ def settings_digest(model: Model, subject: Subject) -> str:
 
 
 def _names_in(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    """The names of the files in a folder; links that lead to no file are none."""
+    return {path.name for path in folder.iterdir() if os.path.isfile(path)} if folder.is_dir() else set()  # noqa: PTH113 - loops
 
 
 def _canonical(value: Any) -> str:

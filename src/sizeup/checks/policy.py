@@ -90,6 +90,8 @@ def edits(used: Budgets, old: Budgets, is_old_used: bool) -> Iterator[Edit]:
     assert old.settings_folder is not None
     for name in (used.path.name, *names):
         changes = tuple(_changes(old.settings_folder / name, old.folder / name))
+        if name == used.path.name and not changes and not is_stricter(old.budgets, used.budgets):
+            changes = ("its limits",)  # whatever their texts are
         # Growth since a revision is not judged by baselines.
         is_harmless = is_old_used or name in baselines
         is_harmless = is_harmless or (name == used.path.name and is_stricter(old.budgets, used.budgets))
@@ -133,6 +135,9 @@ def _holds(old: Budget, new: Budget) -> bool:
     def is_within(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
         return all(name in after and after[name] <= most for name, most in before.items())
 
+    # Without a limit on them, RAM and flash are those of the target: a limit may raise them.
+    if old.target and any(name in new.limits and name not in old.limits for name in ("ram", "flash")):
+        return False
     return (
         is_within(old.limits, new.limits)
         and is_within(old.growth, new.growth)
@@ -183,10 +188,10 @@ def _flat(content: Any, start: str) -> Iterator[tuple[str, Any]]:
             words = [item[key] for key in ("name", "models", "model", "target", "precision") if key in item][
                 :3
             ]
-            label = " ".join(word if isinstance(word, str) else quoted(word) for word in words)
+            label = " ".join(word if isinstance(word, str) else repr(word) for word in words)
             seen[label] += 1
             number = f" #{seen[label]}" if seen[label] > 1 else ""
-            rows.append((f"{start} {quoted(label)}{number}", item))
+            rows.append((f"{start} {label!r}{number}", item))  # in full: it is a key
     else:
         yield start, content
     for name, value in rows:

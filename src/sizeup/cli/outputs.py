@@ -103,6 +103,11 @@ def _clear(path: Path, inputs: list[Path]) -> None:
 
     try:
         _require_no_input(path, inputs)
+        target = path.resolve()
+        if target.is_file() and target.suffix.lower() != path.suffix.lower():
+            raise WriteError(
+                f"{path}: a link leads to {target}, which is no report; give another output path"
+            )
         files.clear(path)
     except WriteError:
         if path.is_symlink():

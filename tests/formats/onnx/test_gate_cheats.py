@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -394,3 +395,106 @@ def test_external_data_with_two_files_is_refused(tmp_path: Path) -> None:
         onnxruntime.InferenceSession(tmp_path / "m.onnx")
     with pytest.raises(CorruptModel, match="given twice"):
         load(tmp_path / "m.onnx")
+
+
+def _branch_on(first: onnx.NodeProto, *constants: onnx.TensorProto, is_equal: bool = True) -> onnx.ModelProto:
+    """An If that computes nothing if a value is `k`, or is true, and two products else."""
+    cheap = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["o"])], "c", [], [onnx.ValueInfoProto(name="o")]
+    )
+    heavy = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("MatMul", ["m", "w"], ["o"])],
+        "h",
+        [],
+        [onnx.ValueInfoProto(name="o")],
+    )
+    decide = (
+        helper.make_node("Equal", ["r", "k"], ["c"])
+        if is_equal
+        else helper.make_node("Cast", ["r"], ["c"], to=9)
+    )
+    nodes = [
+        first,
+        decide,
+        helper.make_node("Reshape", ["c", "one"], ["d"]),
+        helper.make_node("If", ["d"], ["y"], then_branch=cheap, else_branch=heavy),
+    ]
+    made = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, (1, 16))],
+        [helper.make_tensor_value_info("y", FLOAT, (1, 16))],
+        [numbers("w", np.ones((16, 16)), np.float32), numbers("one", [1], np.int64), *constants],
+    )
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+_DIFFERENT = {
+    "a sum that overflows": (
+        helper.make_node("ReduceSum", ["v"], ["r"], keepdims=0),
+        numbers("v", [2**31 - 1, 1], np.int32),
+        numbers("k", -(2**31), np.int32),
+    ),
+    "a norm of integers": (
+        helper.make_node("ReduceL2", ["v"], ["r"], keepdims=0),
+        numbers("v", [2**33, 2**33], np.int64),
+        numbers("k", 0, np.int64),
+    ),
+    "a power that overflows": (
+        helper.make_node("Pow", ["v", "p"], ["r"]),
+        numbers("v", [3], np.int64),
+        numbers("p", [40], np.int64),
+        numbers("k", [-6289078614652622815], np.int64),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _DIFFERENT)
+def test_value_that_runtimes_compute_otherwise_decides_nothing(case: str, tmp_path: Path) -> None:
+    made = _branch_on(*_DIFFERENT[case])
+    (y,) = run(made, x=np.ones((1, 16), np.float32))
+    assert y[0, 0] == 256  # both products ran
+    assert strict_check(tmp_path / "model.onnx", made) == 1
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        helper.make_node("MaxPool", ["v"], ["r"], kernel_shape=[20001, 20001], pads=[10000] * 4),
+        helper.make_node("LpPool", ["v"], ["r"], kernel_shape=[20001, 20001], pads=[10000] * 4),
+    ],
+    ids=lambda made: made.op_type,
+)
+def test_constant_is_not_folded_at_any_price(bomb: onnx.NodeProto, tmp_path: Path) -> None:
+    made = _branch_on(bomb, numbers("v", np.ones((1, 1, 1, 1)), np.float32), is_equal=False)
+    limit = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, limit[1]))  # or the machine ends
+    try:
+        assert strict_check(tmp_path / "model.onnx", made) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limit)
+
+
+@pytest.mark.parametrize("versions", [(13, 11), (0,), (-1,)])
+def test_operator_sets_that_contradict_each_other_or_do_not_exist_are_refused(
+    versions: tuple[int, ...],
+) -> None:
+    made = model([node("Relu", "x", "y")], [value("x", (1,))], [value("y", (1,))])
+    del made.opset_import[:]
+    made.opset_import.extend(helper.make_opsetid("", version) for version in versions)
+    with pytest.raises(CorruptModel, match="operator set"):
+        load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("offset", ["1_0", "\u0663", " 16 ", "-0"])
+def test_offset_that_the_runtime_does_not_read_is_refused(offset: str, tmp_path: Path) -> None:
+    tensor = numbers("w", np.ones((4, 4)), np.float32)
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, text in {"location": "w.bin", "offset": offset, "length": "64"}.items():
+        tensor.external_data.add(key=key, value=text)
+    (tmp_path / "w.bin").write_bytes(bytes(4096))
+    made = model([node("MatMul", "x w", "y")], [value("x", (1, 4))], [value("y", (1, 4))], [tensor])
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+    with pytest.raises(CorruptModel, match=r"not a number|valid file"):
+        load(tmp_path / "model.onnx")

@@ -236,15 +236,22 @@ def region_of(tensor: TensorProto, home: ModelFolders) -> Region:
         raise CorruptModel(f"constant {tensor.name!r}: an entry of its external data is given twice")
     location = entries.get("location", "")
     try:
-        offset, length = (
-            int(entries.get("offset") or 0),
-            int(entries["length"]) if "length" in entries else None,
-        )
+        numbers = [entries.get(name) or "0" for name in ("offset", "length")]
+        # `int` takes more, as 1_0.
+        if not all(number.isascii() and number.removeprefix("-").isdigit() for number in numbers):
+            raise ValueError
+        offset, length = int(numbers[0]), int(numbers[1]) if "length" in entries else None
     except ValueError as error:
         raise CorruptModel(
             f"constant {tensor.name!r}: its offset or length in {location!r} is not a number"
         ) from error
-    if not location or not 0 <= offset <= _MAX_ELEMENTS or not 0 <= (length or 0) <= _MAX_ELEMENTS:
+    is_negative = any(number.startswith("-") for number in numbers)
+    if (
+        is_negative
+        or not location
+        or not 0 <= offset <= _MAX_ELEMENTS
+        or not 0 <= (length or 0) <= _MAX_ELEMENTS
+    ):
         raise CorruptModel(
             f"constant {tensor.name!r} has external data without a valid file, offset and length"
         )

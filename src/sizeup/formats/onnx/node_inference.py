@@ -10,12 +10,51 @@ from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, numpy_h
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import infer_shapes
 
+from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
 from sizeup.formats.onnx.shape_rules.values import evaluated
 from sizeup.formats.onnx.unsafe import needs_a_type
 from sizeup.formats.onnx.value_types import ValueType, read, unknown_type
 
+# Operators whose values all runtimes agree on, and that take no more work than their values. A condition or a
+# number of rounds must not rest on others: rounding of functions, overflow of sums and NaN differ.
+_EXACT = frozenset(
+    (
+        *("Cast", "Concat", "ConstantOfShape", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
+        *(
+            "Identity",
+            "NonZero",
+            "Range",
+            "Reshape",
+            "ScatterElements",
+            "ScatterND",
+            "Shape",
+            "Size",
+            "Slice",
+        ),
+        *("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"),
+        *("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor"),
+        *(
+            "Abs",
+            "Add",
+            "Ceil",
+            "CumSum",
+            "Div",
+            "Floor",
+            "Max",
+            "Min",
+            "Mod",
+            "Mul",
+            "Neg",
+            "Round",
+            "Sign",
+            "Sub",
+        ),
+        *("ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"),
+    )
+)
+_CASTABLE = float(1 << 31)
 # Operators with random outputs.
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -38,7 +77,14 @@ class NodeInference:
     def __init__(self, ir_version: int, opsets: Iterable[OperatorSetIdProto]) -> None:
         self._empty = ModelProto(ir_version=ir_version, opset_import=opsets)
         self._empty.graph.name = "single"
-        self.versions = {"" if e.domain == "ai.onnx" else e.domain: e.version for e in opsets}
+        self.versions: dict[str, int] = {}
+        for each in self._empty.opset_import:
+            domain = "" if each.domain == "ai.onnx" else each.domain
+            if each.version < 1 or self.versions.setdefault(domain, each.version) != each.version:
+                raise CorruptModel(
+                    f"operator set {each.version} of {domain or 'the standard operators'}:"
+                    " versions start at 1, and a file has one of each"
+                )
 
     @property
     def opset(self) -> int:
@@ -73,7 +119,7 @@ class NodeInference:
 
     def values(self, node: Node, inputs: list[Array], outputs: list[ValueType]) -> list[Array] | None:
         """The output values of a node with known inputs; None if random, too large or not evaluated."""
-        if "::" in node.op or node.op in RANDOM or not node.inputs:
+        if node.op not in _EXACT or not node.inputs or not all(map(_is_plain, inputs)):
             return None
         for known in outputs:
             if known.shape is None or math.prod(known.shape) > SMALL:
@@ -89,7 +135,28 @@ class NodeInference:
         except Exception:  # untrusted files can make the evaluator fail in any way
             return None
         arrays = [np.asarray(result) for result in results if result is not None]
-        return arrays if len(arrays) == len(node.outputs) else None
+        is_exact = _is_exact(node, inputs) and all(map(_is_plain, arrays))
+        return arrays if is_exact and len(arrays) == len(node.outputs) else None
+
+
+def _is_plain(array: Array) -> bool:
+    """Whether runtimes agree on arithmetic with these values."""
+    if array.dtype.kind == "f":
+        return array.dtype in (np.float32, np.float64) and bool(np.isfinite(array).all())
+    return array.dtype.kind in "iub"
+
+
+def _is_exact(node: Node, inputs: list[Array]) -> bool:
+    """Whether the values of a node are those of every runtime: no overflow, no order of additions."""
+    values = [np.abs(array.astype(np.float64)) for array in inputs]
+    largest = max((float(value.max(initial=0.0)) for value in values), default=0.0)
+    if node.op == "Cast":  # of floats out of range, processors make different integers
+        return largest < _CASTABLE
+    if node.op in ("ReduceSum", "ReduceProd", "CumSum"):
+        most = values[0].prod() if node.op == "ReduceProd" else values[0].sum()
+        limit = 1 << (52 if inputs[0].dtype == np.int64 else 30)
+        return inputs[0].dtype.kind == "i" and float(most) < limit
+    return node.op not in ("Mod", "Range") or all(array.dtype.kind == "i" for array in inputs)
 
 
 def shape_value(node: Node, known: ValueType) -> Array | None:
