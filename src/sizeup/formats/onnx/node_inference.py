@@ -49,6 +49,7 @@ _EXACT = frozenset(
             "Neg",
             "Round",
             "Sign",
+            "Sqrt",
             "Sub",
         ),
         *("ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"),
