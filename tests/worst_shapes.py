@@ -731,7 +731,7 @@ LARGEST: dict[Callable[[int], bytes], int] = {
     tflite_random: 14_000,
     tflite_shared: 200_000,
     tflite_graphs: 5_000,
-    tflite_calls: 9,
+    tflite_calls: 7,
     tflite_names: 1_000,
     tflite_long_name: 900_000,
     tflite_kinds: 9_000,

@@ -62,7 +62,7 @@ class AddressSpace:
                 pass
 
     def lowest_gap(self, first: int, last: int, size: int) -> int:
-        """The lowest offset at which so many bytes are free from the first to the last step.
+        """The lowest offset at which `size` bytes are free from the first to the last step.
 
         Raises LimitReached if the look-ups took too many steps.
         """

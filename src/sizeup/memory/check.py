@@ -85,15 +85,16 @@ def shared_bytes(buffers: Buffers, offsets: Sequence[int], allowed: Iterable[Ove
         live.difference_update(removed)
         for buffer in added:
             partners = permitted.get(buffer, {})
-            found = [
-                (_pair(buffers, offsets, buffer, other), partners[other]) for other in partners.keys() & live
+            overlapping = [
+                (pair, partners[other])
+                for other in partners.keys() & live
+                if (pair := _pair(buffers, offsets, buffer, other)) is not None
             ]
-            known = [(pair, overlap) for pair, overlap in found if pair is not None]
-            for pair, overlap in known:
+            for pair, overlap in overlapping:
                 text = _violation(buffers, offsets, overlap)
                 if text:
                     return SharedBytes(pair, f"buffers {pair[0]} and {pair[1]} share bytes{text}")
-            if ranges.count(*_range(buffers, offsets, buffer)) > len(known):
+            if ranges.count(*_range(buffers, offsets, buffer)) > len(overlapping):
                 pairs = (_pair(buffers, offsets, buffer, other) for other in sorted(live - partners.keys()))
                 pair = next(pair for pair in pairs if pair is not None)
                 return SharedBytes(pair, f"buffers {pair[0]} and {pair[1]} share bytes while both are live")

@@ -27,8 +27,8 @@ from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of
 _MAX_STATIC_BOUND_OPS = 20_000
 _BEAMS = (8, 64)
 _MAX_CHAIN = 64
-# A step looks at one op that could run next. Searches that are limited by states may take so many steps per
-# state, and search for an upper bound before that. The ops that all states list take memory.
+# A step looks at one op that could run next. A search that is limited by states has this limit of steps per
+# state, and so has the search for an upper bound before it. The ops that all states list take memory.
 _STEPS_PER_STATE = 2_000
 _CLOCK_EVERY = 2_000  # steps
 _REPORT_EVERY = 256  # states

@@ -85,13 +85,7 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
     if options.target is not None:
         check_runs(graph, options.target)
     companions = files.external_copies(external_files(content), source, out)
-    problem = plan_problem(graph)
-    if problem is None:
-        state = _start(source, content, graph, options)
-    else:  # its outputs are no reference
-        plain = rewrite(content, offline_offsets=[ONLINE] * len(graph.tensors))
-        state = _start(plain, plain, replace(graph, offsets=()), options)
-        state.notes.append(f"the memory plan stored in the file was dropped: {problem}")
+    state = _start(source, content, graph, options)
     unknown, options = without_unknown_peaks(graph, options, state.notes)
     state.has_known_sizes = not unknown
     target_arena = arena_of(options.target)
@@ -102,11 +96,8 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
         _improve(state, options)
     state.notes += files.copy_external_files(companions)
     write_bytes(out, state.content, like=source)
-    if state.content == content:
-        new_sizes, after = sizes, before
-    else:
-        new_sizes = target_arena.file_sizes(state.graph)
-        after = _footprint(state, target_arena, new_sizes, options)
+    new_sizes = sizes if state.content == content else target_arena.file_sizes(state.graph)
+    after = before if state.content == content else _footprint(state, target_arena, new_sizes, options)
     overlaps, kernels = overlapping(state.graph)
     if is_verifiable:
         state.notes += _effect_notes(state, before, after, options, overlaps)
@@ -118,10 +109,8 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
         lower_bound_bytes=None if state.best_schedule is None else state.best_schedule.lower_bound_bytes,
         has_new_plan=state.plan_status is not None,
         plan_status=state.plan_status,
-        overlaps=overlaps,
-        valid_kernels=kernels,
-        clustered_weights=state.clustered,
-        cluster_values=options.cluster,
+        overlaps=overlaps, valid_kernels=kernels,
+        clustered_weights=state.clustered, cluster_values=options.cluster,
         packed_weights=state.packed,
         arena_is_measured=options.target is None and state.run is not None and state.run.arena is not None,
         verification=state.verification,
@@ -191,6 +180,11 @@ def _effect_notes(
 
 
 def _start(source: Model, content: bytes, graph: Graph, options: OptimizeOptions) -> _RewriteState:
+    if problem := plan_problem(graph):  # its outputs are no reference
+        plain = rewrite(content, offline_offsets=[ONLINE] * len(graph.tensors))
+        state = _start(plain, plain, replace(graph, offsets=()), options)
+        state.notes.append(f"the memory plan stored in the file was dropped: {problem}")
+        return state
     if not options.verify:
         notes = [NOT_VERIFIED]
         return _RewriteState(

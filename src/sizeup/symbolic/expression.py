@@ -130,7 +130,9 @@ class Expression(SymbolicSize):
             return NotImplemented
         terms: dict[Monomial, int] = {}
         others = terms_of(other)
-        _check_size(len(self.terms) * len(others), _factors(self.terms) + _factors(others))
+        _check_size(
+            len(self.terms) * len(others), max(map(len, self.terms)) + max(map(len, others), default=0)
+        )
         for left, times in self.terms.items():
             for right, factor in others.items():
                 monomial = tuple(sorted((*left, *right))) if left and right else left or right
@@ -202,16 +204,11 @@ def simplify(terms: Mapping[Monomial, int]) -> Number:
     return Expression(nonzero)
 
 
-def _factors(terms: Mapping[Monomial, int]) -> int:
-    return max(map(len, terms), default=0)
-
-
 def _check_size(terms: int, factors: int = 0) -> None:
-    """Raise LimitReached for an expression that files only have to take time."""
     if terms > _MAX_TERMS or factors > _MAX_FACTORS:
         raise LimitReached(
-            f"a size or an amount depends on symbolic dimensions in more than {_MAX_TERMS:,} terms, or in"
-            f" products of more than {_MAX_FACTORS}; bind some with --bind NAME=SIZE"
+            f"a size or amount has more than {_MAX_TERMS:,} terms of symbolic dimensions, or products of more"
+            f" than {_MAX_FACTORS}; bind some with --bind NAME=SIZE"
         )
 
 

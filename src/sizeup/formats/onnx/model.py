@@ -58,8 +58,8 @@ def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int
 
 
 _Key: TypeAlias = tuple[str, str, str]
-# Nested functions grow exponentially, and a large one may be called often. So their operators and bytes are
-# limited: at least so many, and more if the file has more bytes without its weights.
+# Nested functions grow exponentially, and a large one may be called often. So operators and bytes are limited
+# to these amounts, or to more if the file has more bytes without its weights.
 _MAX_OPERATORS, _BYTES_PER_OPERATOR = 100_000, 10
 _MAX_BYTES, _INLINED_PER_BYTE = 1 << 26, 4
 

@@ -16,6 +16,7 @@ from sizeup.formats.tflite.inferred_shapes import InferredShapes
 from sizeup.formats.tflite.lowering import LOWERINGS
 from sizeup.formats.tflite.node import Node
 from sizeup.formats.tflite.schema import (
+    BYTES_PER_OPERATOR_RUN,
     MAX_NESTING,
     MAX_OPERATORS_RUN,
     FileLimits,
@@ -83,7 +84,7 @@ class Model(Context):
         """Raise CorruptModel if nested subgraph calls execute too many operators."""
         caller = next(reversed(self._in_progress))
         self._in_progress[caller] += operators
-        if self._in_progress[caller] > max(MAX_OPERATORS_RUN, self.limits.size):
+        if self._in_progress[caller] > max(MAX_OPERATORS_RUN, self.limits.size // BYTES_PER_OPERATOR_RUN):
             raise CorruptModel(f"{self.name}: nested subgraph calls execute too many operators")
 
     def unreached(self) -> list[int]:

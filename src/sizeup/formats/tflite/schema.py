@@ -41,7 +41,7 @@ TYPE_NAMES = (
 MAX_NESTING = 50
 MAX_DIMENSIONS = 64
 MAX_ELEMENTS = 2**50
-MAX_OPERATORS_RUN = 2_000_000
+MAX_OPERATORS_RUN, BYTES_PER_OPERATOR_RUN = 100_000, 10  # the first, or more in a large file
 _TEXT_PER_BYTE = 16
 # What is read of a file may be twice as large as the file. Writers share vectors and quantization, but a
 # tensor or an operator takes more than these bytes, with its entry in a list, its fields and its vectors.

@@ -112,11 +112,11 @@ def _plan(model: Table, offsets: Sequence[int]) -> bytes:
 
 def _plan_buffer(model: Table) -> int | None:
     """The buffer of the existing memory plan, or None; of several, the interpreter takes the last one."""
-    found = None
+    buffer = None
     for entry in model.vector(_METADATA).tables():
         if entry.text(_NAME) == PLAN.encode():
-            found = entry.number(_BUFFER, 4)
-    return found
+            buffer = entry.number(_BUFFER, 4)
+    return buffer
 
 
 def _byte_range(buffer: Table) -> tuple[int, int]:
