@@ -18,7 +18,7 @@ from sizeup.formats.onnx.unsafe import needs_a_type
 from sizeup.formats.onnx.value_types import ValueType, read, unknown_type
 
 # Operators whose values all runtimes agree on, and that take no more work than their values. A condition or a
-# number of rounds must not rest on others: rounding of functions, overflow of sums and NaN differ.
+# number of rounds must not depend on others: rounding of functions, overflow of sums and NaN differ.
 _EXACT = frozenset(
     (
         *("Cast", "Concat", "ConstantOfShape", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
