@@ -23,8 +23,9 @@ from sizeup.memory.tflm import (  # noqa: E402
     ConvertedArena,
     converted_arena,
     converted_file_bytes,
+    lowered_most,
 )
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE  # noqa: E402
+from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE  # noqa: E402
 from twins import Style, Twin, random_twin  # noqa: E402
 
 pytestmark = pytest.mark.extras
@@ -64,7 +65,8 @@ def bounds(graph: Graph, name: str) -> tuple[ConvertedArena, tuple[int, int]]:
     """Those of the interpreter of the package, and of the file."""
     given = folded(graph)
     arena = converted_arena(given, (given,), precision_of(name), PYTHON_PACKAGE)
-    return arena, converted_file_bytes(given, (given,), precision_of(name))
+    written = lowered_most(given, precision_of(name), FIRMWARE)
+    return arena, converted_file_bytes(given, (given,), precision_of(name), written)
 
 
 def need(check: Any) -> tuple[int, int]:

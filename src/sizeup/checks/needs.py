@@ -175,7 +175,7 @@ class Needs:
         if self.graph.format == "tflite":
             return least, most
         with suppress(Incomplete):
-            low, high = converted_file_bytes(*self._before_conversion, self.precision)
+            low, high = converted_file_bytes(*self._before_conversion, self.precision, self.written)
             least, most = min(least, low), max(most, high)
         return least, most
 

@@ -17,7 +17,7 @@ from sizeup.memory.tflm.tail import kernel_requests
 
 _WITH_SCRATCH = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
 _DRAWN = 4
-_MOST_OPS = 2000  # of graphs whose orders are considered: time and memory grow with the square
+_LARGE, _MOST_OPS = 300, 5000  # operators; time and memory of the sets grow with the square
 
 
 class HeadBounds(NamedTuple):
@@ -55,76 +55,97 @@ def _scratch(graph: Graph, op: Op, build: Build) -> int:
 def orders(graph: Graph) -> list[tuple[int, ...]]:
     """Some orders of the operators: the given one, those of searches from the outputs, and drawn ones."""
     makers = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
-    needed = [[makers[each] for each in op.inputs if each in makers] for op in graph.ops]
+    needed = [list(dict.fromkeys(makers[each] for each in op.inputs if each in makers)) for op in graph.ops]
     ends = [makers[each] for each in graph.outputs if each in makers]
-    distinct = {tuple(range(len(graph.ops))): None}
-    for positions, is_last in product((ends, ends[::-1]), (False, True)):
-        distinct[_searched(needed, positions, is_last=is_last)] = None
+    reverse = [indices[::-1] for indices in needed]
+    given = tuple(range(len(graph.ops)))
+    if len(graph.ops) > _MOST_OPS:
+        return [given]
+    if len(graph.ops) > _LARGE:
+        return [*dict.fromkeys((given, _searched(reverse, ends)))]
+    searches = product((needed, reverse), (ends, ends[::-1]))
+    distinct = dict.fromkeys((given, *(_searched(each, positions) for each, positions in searches)))
     if len(distinct) > 1:  # not a chain
-        distinct |= dict.fromkeys(_searched(needed, ends, Random(seed)) for seed in range(_DRAWN))
+        for seed in range(_DRAWN):
+            random = Random(seed)
+            distinct[_searched([random.sample(each, len(each)) for each in needed], ends)] = None
     return [*distinct]
 
 
-def _searched(
-    needed: Sequence[Sequence[int]],
-    ends: Sequence[int],
-    random: Random | None = None,
-    *,
-    is_last: bool = False,
-) -> tuple[int, ...]:
-    """Operators after those that make their inputs: the first, the last or a drawn one of them first."""
-    waiting = [*range(len(needed) - 1, -1, -1), *ends]
+def most_files(graph: Graph) -> int | None:
+    """How many of the files that converters may write are tried, to limit the time; None for all."""
+    return 1 if len(graph.ops) > _MOST_OPS else 2 if len(graph.ops) > _LARGE else None
+
+
+def _searched(needed: Sequence[Sequence[int]], ends: Sequence[int]) -> tuple[int, ...]:
+    """Operators after those that they need, which are taken in turn."""
     done: dict[int, None] = {}
-    while waiting:
-        missing = [index for index in needed[waiting[-1]] if index not in done]
-        if missing and waiting[-1] not in done:
-            waiting.append(random.choice(missing) if random else missing[-1 if is_last else 0])
-        else:
-            done[waiting.pop()] = None
+    for end in (*ends, *range(len(needed))):
+        waiting = [(end, iter(needed[end]))] if end not in done else []
+        while waiting:
+            missing = next((each for each in waiting[-1][1] if each not in done), None)
+            if missing is None:
+                done[waiting.pop()[0]] = None
+            else:
+                waiting.append((missing, iter(needed[missing])))
     return tuple(done)
 
 
 def _around(graph: Graph, sizes: dict[int, int]) -> tuple[Column, Column]:
-    """Per operator, the bytes of other tensors that are live in every order, and in any."""
+    """Per operator, the bytes of other tensors that are live in every order, and in any.
+
+    Sets of operators are numbers with one bit per operator.
+    """
     count = len(graph.ops)
-    before = _ancestors(graph)  # before[i, j]: j always runs before i
     makers = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
     readers: dict[int, list[int]] = {}
     for index, op in enumerate(graph.ops):
         for identity in {*op.inputs} - {ABSENT}:
             readers.setdefault(identity, []).append(index)
-    outputs = frozenset(graph.outputs)
-    least = np.zeros(count, np.int64)
-    chains: dict[int, Column] = {}
+    before, after = _precedence(graph, makers, readers)
+    every, outputs = (1 << count) - 1, frozenset(graph.outputs)
+    least, most = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    chains: dict[int, list[tuple[int, int]]] = {}
     for identity, size in sizes.items():
         maker, used = makers.get(identity), readers.get(identity, [])
-        is_made = np.ones(count, np.bool_) if maker is None else before[:, maker]
-        may_be_made = np.ones(count, np.bool_) if maker is None else ~before[maker]
-        needed, may_be_needed = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        made, may_be_made = (every, every) if maker is None else (after[maker], every & ~before[maker])
+        needed = may_be_needed = every if identity in outputs else 0
+        others = every if maker is None else every & ~(1 << maker)
         for reader in used:
             needed |= before[reader]
-            may_be_needed |= ~before[:, reader]
-        if identity in outputs:
-            needed[:] = may_be_needed[:] = True
-        other = np.ones(count, np.bool_)
-        other[used if maker is None else [*used, maker]] = False
-        least += size * (is_made & needed & other)
-        possible = size * (may_be_made & may_be_needed & other)
-        chain = _chain(graph, identity, makers, readers, outputs)
-        chains[chain] = np.maximum(chains.get(chain, possible), possible)
-    return least, np.sum([*chains.values()], axis=0, dtype=np.int64)
+            may_be_needed |= every & ~after[reader]
+            others &= ~(1 << reader)
+        if always := made & needed & others:
+            least += size * _bits(always, count)
+        if possible := may_be_made & may_be_needed & others:
+            chain = _chain(graph, identity, makers, readers, outputs)
+            chains.setdefault(chain, []).append((size, possible))
+    for chain_sizes in chains.values():
+        covered = 0
+        for size, possible in sorted(chain_sizes, reverse=True):
+            if uncovered := possible & ~covered:
+                most += size * _bits(uncovered, count)
+                covered |= possible
+    return least, most
 
 
-def _ancestors(graph: Graph) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    before = np.zeros((len(graph.ops),) * 2, np.bool_)
-    makers: dict[int, int] = {}
+def _bits(operators: int, count: int) -> Column:
+    content = np.frombuffer(operators.to_bytes(-(-count // 8), "little"), np.uint8)
+    return np.unpackbits(content, bitorder="little")[:count].astype(np.int64)
+
+
+def _precedence(
+    graph: Graph, makers: dict[int, int], readers: Mapping[int, Sequence[int]]
+) -> tuple[list[int], list[int]]:
+    """The operators that run before each operator in every order, and those that run after it."""
+    before, after = [0] * len(graph.ops), [0] * len(graph.ops)
     for index, op in enumerate(graph.ops):
-        for identity in op.inputs:
-            if identity in makers:
-                before[index] |= before[makers[identity]]
-                before[index, makers[identity]] = True
-        makers.update(dict.fromkeys(op.outputs, index))
-    return before
+        for maker in {makers[each] for each in op.inputs if each in makers}:
+            before[index] |= before[maker] | 1 << maker
+    for index in range(len(graph.ops) - 1, -1, -1):
+        for reader in {each for identity in graph.ops[index].outputs for each in readers.get(identity, ())}:
+            after[index] |= after[reader] | 1 << reader
+    return before, after
 
 
 def _chain(
@@ -137,9 +158,7 @@ def _chain(
     """The first tensor of the chain that a tensor is in: of two neighbors, one is live between operators."""
     while identity in makers:
         op = graph.ops[makers[identity]]
-        sources = [
-            each for each in {*op.inputs} if each in readers and (each in makers or each in graph.inputs)
-        ]
+        sources = [each for each in {*op.inputs} - {ABSENT} if graph.tensors[each].data is None]
         if len(op.outputs) != 1 or len(sources) != 1:
             break
         if len(readers[sources[0]]) != 1 or sources[0] in outputs:

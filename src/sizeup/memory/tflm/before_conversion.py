@@ -11,7 +11,7 @@ from operator import add
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.memory.liveness import tensor_bytes
-from sizeup.memory.tflm.any_order import head_bounds, orders
+from sizeup.memory.tflm.any_order import head_bounds, most_files, orders
 from sizeup.memory.tflm.conversion import COMPOSED, conversion_of, converted_ops
 from sizeup.memory.tflm.esp_nn import largest_scratch_bytes
 from sizeup.memory.tflm.head import liveness_of, place_greedily
@@ -88,24 +88,26 @@ def _most_head(graph: Graph, build: Build) -> tuple[int, int]:
         rows = [(*tensors.get(identity, (0, 0)), size) for identity, size in sizes.items()]
         rows += [(*operators[step], size) for step, index in enumerate(order) for size in scratch[index]]
         # The numbers of tensors decide between those of equal size.
-        for numbered in (sorted(rows), sorted(rows, reverse=True)) if rows else ():
+        numberings = [sorted(rows), *([] if most_files(graph) else [sorted(rows, reverse=True)])]
+        for numbered in numberings if rows else ():
             firsts, lasts, bytes_of = zip(*numbered, strict=True)
             most = max(most, *map(add, place_greedily(bytes_of, firsts, lasts), bytes_of))
     return most, len(sizes) + sum(map(len, scratch))
 
 
-def converted_file_bytes(least: Graph, most: Sequence[Graph], precision: DType | None) -> tuple[int, int]:
+def converted_file_bytes(
+    least: Graph, most: Sequence[Graph], precision: DType | None, written: Sequence[Graph]
+) -> tuple[int, int]:
     """Bounds of the size of the .tflite files; raises Incomplete if a size depends on data."""
     smallest = lowered(least, precision, LEAST, FIRMWARE)
     low = sum(tensor_bytes(tensor) for tensor in smallest.tensors if tensor.is_parameter)
+    added = max(sum(sum(_added(graph, op).values()) for op in converted_ops(graph)) for graph in most)
     high = 0
-    for graph in most:
-        added = sum(len(_added(graph, op)) for op in converted_ops(graph))
-        for written in lowered_most(graph, precision, FIRMWARE):
-            content = sum(tensor_bytes(tensor) for tensor in written.tensors if tensor.data is not None)
-            scales = sum(tensor.quant.scale.size for tensor in written.tensors if tensor.quant is not None)
-            described = len(written.tensors) + _OPERANDS * added
-            high = max(high, content + _BY_SCALE * scales + _BY_TENSOR * described + _BY_FILE)
+    for graph in written:
+        content = sum(tensor_bytes(tensor) for tensor in graph.tensors if tensor.data is not None)
+        scales = sum(tensor.quant.scale.size for tensor in graph.tensors if tensor.quant is not None)
+        described = len(graph.tensors) + _OPERANDS * added
+        high = max(high, content + _BY_SCALE * scales + _BY_TENSOR * described + _BY_FILE)
     return min(low, high), high
 
 
@@ -116,17 +118,18 @@ def _composed_bytes(graph: Graph, precision: DType | None, build: Build) -> int:
         largest = max((tensor_bytes(tensor, precision) for tensor in _tensors(graph, op)), default=0)
         if op.kind in _RECURRENT:  # sums of the gates, and their parts, of all steps at once
             total += 2 * _GATES * largest
-        names = Counter(_added(graph, op))
-        total += sum(count * _added_bytes(name, largest, build) for name, count in names.items())
+        names = _added(graph, op).items()
+        total += sum(count * _added_bytes(name, largest, build) for name, count in names)
     return total
 
 
-def _added(graph: Graph, op: Op) -> tuple[str, ...]:
+def _added(graph: Graph, op: Op) -> Counter[str]:
     """The operators that replace an op, without the first; recurrent cells are unrolled."""
     if op.kind not in _RECURRENT:
-        return COMPOSED.get(op.kind, ())[1:]
+        return Counter(COMPOSED.get(op.kind, ())[1:])
     shapes = [tensor.shape or () for tensor in _tensors(graph, op)]
-    return _STEP * max((prod(shape[:2]) for shape in shapes if len(shape) > 2), default=1)
+    steps = max((prod(shape[:2]) for shape in shapes if len(shape) > 2), default=1)
+    return Counter({name: steps * count for name, count in Counter(_STEP).items()})
 
 
 def _tensors(graph: Graph, op: Op) -> list[Tensor]:

@@ -20,6 +20,7 @@ from sizeup.dtypes import BIAS, DTYPES, DType
 from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Constant, Graph, Op, Quant, Tensor
 from sizeup.memory.liveness import tensor_bytes
+from sizeup.memory.tflm.any_order import most_files
 from sizeup.memory.tflm.conversion import converted_ops
 from sizeup.memory.tflm.kernel_call import Call
 from sizeup.memory.tflm.layout import Build
@@ -38,7 +39,7 @@ class Style(NamedTuple):
 
 
 LEAST = Style(is_least=True)
-_MOST = tuple(Style(False, *choices) for choices in product((False, True), repeat=3))
+_MOST = tuple(Style(False, *choices) for choices in product((True, False), repeat=3))
 
 _MERGED = frozenset(
     {
@@ -87,7 +88,8 @@ def lowered(graph: Graph, precision: DType | None, style: Style, build: Build) -
 def lowered_most(graph: Graph, precision: DType | None, build: Build) -> list[Graph]:
     """The graph in all styles that may have more than the least."""
     has_ports = precision is not None and precision.family == "int"
-    return [lowered(graph, precision, style, build) for style in _MOST if has_ports or not style.ports]
+    styles = [style for style in _MOST if has_ports or not style.ports]
+    return [lowered(graph, precision, style, build) for style in styles[: most_files(graph)]]
 
 
 class _Lowering:
