@@ -51,6 +51,8 @@ ALLOWED = {
     "files.py:_create_temporary": "the module itself",
     "files.py:_open_without_waiting": "opens for reading",
     "files.py:_sync": "the module itself",
+    "files.py:_open_pipe": "a pipe that the user named",
+    "workers/forked.py:ForkedWorker.__init__": PIPE,
     "formats/onnx/write.py:write": "a path of `atomic_path`, which is run before it is put in place",
     "sweeps/store.py:_write_parquet": "a path of `Storage.draft`",
     "render/data/query.py:save": "by sweeps.query, which replaces the file in one step",

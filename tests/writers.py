@@ -6,7 +6,9 @@ In a process of its own, because the limit holds for all that a process writes.
 from __future__ import annotations
 
 import json
+import os
 import resource
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +31,17 @@ from sizeup.targets import write as targets
 
 # Two writers look at what is there.
 OLD = {"target.toml": targets.HEAD.encode(), "_sizeup": b"compdef _sizeup_completion sizeup\n" * 9}
+CALIBRATION = {
+    "name": "rpi5/ort",
+    "precisions": ["fp32"],
+    "measurements": 3,
+    "error": 0.1,
+    "held_out": "network",
+    "source": "measured: a test",
+    "recorded": "2026-11-19",
+    "rates": {"schema": 1, "pooled": {"mac": 1e-9, "byte": 1e-9, "launch": 1e-6}},
+    "band": {"low": -0.1, "high": 0.1},
+}
 MODE = 0o640
 MOST_BYTES = 32
 
@@ -89,7 +102,7 @@ def writers(folder: Path) -> Iterator[tuple[str, Write]]:
     yield "measured.json", sizeup.measure(model, seconds=0.01, profile=False).save
     yield "smaller.onnx", partial(sizeup.optimize, model, verify=False)
     yield "smaller.tflite", partial(sizeup.optimize, micro, verify=False)
-    yield "target.toml", lambda path: targets.save(path, {"name": "x/ort", "rates": {"a": 1.0}}, None)
+    yield "target.toml", lambda path: targets.save(path, CALIBRATION, None)
     yield from sweep_writers(folder)
     yield from compat_writers(micro)
 
@@ -108,8 +121,9 @@ def sweep_writers(folder: Path) -> Iterator[tuple[str, Write]]:
 
 def _compact(store: Path, path: Path) -> None:
     """The manifest of a store that is there, in the folder of another name."""
-    if not (path.parent.parent / "shards").exists():
-        (path.parent.parent / "shards").symlink_to(store / "shards")
+    shards = path.parent.parent / "shards"
+    if not shards.exists():
+        shutil.copytree(store / "shards", shards, copy_function=os.link)
     compact(Store(path.parent.parent))
 
 

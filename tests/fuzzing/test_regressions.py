@@ -103,7 +103,7 @@ def test_a_baseline_or_a_list_of_models_that_is_no_file_is_refused(tmp_path: Pat
     with pytest.raises(BudgetError, match="not a regular file"):
         read_baselines(Path("/dev/zero"), "sizeup check")
     spec = read_spec(_written(tmp_path, 'models = "@/dev/zero"\ntargets = "rpi5"\n'))
-    with pytest.raises(SizeupError, match="not a file"):
+    with pytest.raises(SizeupError, match="not a regular file"):
         next(models_of(spec))
 
 

@@ -83,8 +83,8 @@ def test_models_that_were_not_swept_again_stay(folder: Path) -> None:
 
 def test_two_models_of_one_name_in_one_sweep_both_count(folder: Path) -> None:
     code = 'def all():\n    for name in ("00000", "00002"):\n        yield "same", f"nets/{name}.tflite"\n'
-    (folder / "twins.py").write_text(code)
-    spec = {"generate": "twins:all", "targets": ["rpi5/ort"]}
+    (folder / "two_of_a_name.py").write_text(code)
+    spec = {"generate": "two_of_a_name:all", "targets": ["rpi5/ort"]}
     for _ in range(2):
         sizeup.sweep(spec, folder / "twins", in_process=True)
         assert len(query_rows(folder / "twins")) == 2

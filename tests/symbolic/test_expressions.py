@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sizeup.errors import SizeupError
@@ -62,6 +62,7 @@ def _evaluate(tree: Any, of: dict[str, Any]) -> Any:
 
 
 @given(_TREES, SIZES)
+@example(("max", ("number", 0), ("//", ("size", "batch"), ("size", "height"))), dict.fromkeys(NAMES, 1))
 @settings(max_examples=400, deadline=None)
 def test_an_expression_has_the_value_of_the_arithmetic_it_came_from(tree: Any, sizes: dict[str, int]) -> None:
     expected = _evaluate(tree, sizes)

@@ -133,3 +133,12 @@ def test_cleanup_of_this_process_is_not_run_in_the_worker() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == ("5\ncleaned up\n", "")
+
+
+def test_memory_of_this_process_is_not_part_of_the_limit() -> None:
+    held = bytearray(b"1") * (400 << 20)
+    assert forked(lambda _: len(bytearray(100 << 20)), memory_bytes=200 << 20) == 100 << 20
+    with pytest.raises(WorkerFailed) as failed:
+        forked(lambda _: len(bytearray(b"1") * (300 << 20)), memory_bytes=200 << 20)
+    assert failed.value.kind == OUT_OF_MEMORY
+    assert len(held) == 400 << 20

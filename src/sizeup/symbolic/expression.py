@@ -131,7 +131,8 @@ class Expression(SymbolicSize):
         terms: dict[Monomial, int] = {}
         others = terms_of(other)
         _check_size(
-            len(self.terms) * len(others), max(map(len, self.terms)) + max(map(len, others), default=0)
+            len(self.terms) * len(others),
+            max(map(len, self.terms), default=0) + max(map(len, others), default=0),
         )
         for left, times in self.terms.items():
             for right, factor in others.items():

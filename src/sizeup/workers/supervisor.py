@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from sizeup.errors import WorkerFailed
 from sizeup.units import size
@@ -52,6 +52,7 @@ class Supervisor:
 
         With `forks`, each call has a new worker, forked from this process. It may call any function,
         prints to this process's streams unless `is_silent`, and calls `confine` before the function.
+        The memory that it has from this process does not count.
         """
         self.memory_bytes, self._environment = memory_bytes, environment or {}
         self._forks, self._is_silent, self._confine = forks, is_silent, confine
@@ -97,7 +98,7 @@ class Supervisor:
             if not isinstance(error, WorkerFailed) or error.kind != RAISED or self._killed_for is not None:
                 self._end()
             raise
-        is_large = self.memory_bytes and resident_bytes(worker.pid) > self.memory_bytes // 2
+        is_large = self.memory_bytes and memory_of(worker.pid).resident > self.memory_bytes // 2
         if self._forks or is_large or self._killed_for is not None:
             self._end()  # leave the memory to the next call
         self.payload.seek(0)
@@ -142,7 +143,9 @@ class Supervisor:
         from sizeup.workers.worker import run_forked
 
         parent, output = os.getpid(), self._stderr.fileno() if self._is_silent else None
-        settings = (function, arguments, parent, self.memory_bytes, output, self._confine)
+        # What this process holds, the worker holds too; it is not part of the limit.
+        limit = self.memory_bytes and self.memory_bytes + memory_of(parent).private
+        settings = (function, arguments, parent, limit, output, self._confine)
         self._worker = worker = ForkedWorker(lambda pipe: run_forked(pipe, *settings))
         return worker
 
@@ -168,12 +171,13 @@ class Supervisor:
     def _enforced_limits(self, worker: _Process, seconds: float) -> Iterator[None]:
         """Kills a worker that exceeds its time or memory inside the block."""
         is_over, deadline = threading.Event(), time.monotonic() + seconds
+        most_bytes = self.memory_bytes + (memory_of(os.getpid()).resident if self._forks else 0)
 
         def watch() -> None:
             while not is_over.wait(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
                 if time.monotonic() >= deadline:
                     self._killed_for = WorkerFailed(TIMED_OUT, f"took longer than {seconds:g} s")
-                elif self.memory_bytes and resident_bytes(worker.pid) > self.memory_bytes:
+                elif self.memory_bytes and memory_of(worker.pid).resident > most_bytes:
                     self._killed_for = self._out_of_memory()
                 else:
                     continue
@@ -216,13 +220,21 @@ class Supervisor:
                     pipe.close()
 
 
-def resident_bytes(process: int) -> int:
-    """The resident memory of a process; 0 if unavailable."""
+class Memory(NamedTuple):
+    """Bytes of memory of a process, 0 if unavailable: in RAM, and private and writable."""
+
+    resident: int = 0
+    private: int = 0
+
+
+def memory_of(process: int) -> Memory:
+    """The memory of a process."""
     try:
-        pages = int(Path(f"/proc/{process}/statm").read_text("ascii").split()[1])
+        pages = Path(f"/proc/{process}/statm").read_text("ascii").split()
+        page = os.sysconf("SC_PAGE_SIZE")
+        return Memory(int(pages[1]) * page, int(pages[5]) * page)
     except (OSError, ValueError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
+        return Memory()
 
 
 def _send(stdin: IO[bytes], request: bytes) -> None:

@@ -190,13 +190,13 @@ class Block:
 
 def _check_attributes(node: NodeProto) -> None:
     """Reject what runtimes refuse: an attribute that is given twice, or that refers to one of a function."""
-    names = {attribute.name for attribute in node.attribute}
-    label = f"operator {node.name or node.op_type!r}"
-    if len(names) < len(node.attribute):
-        raise CorruptModel(f"{label} has an attribute twice")
-    for attribute in node.attribute:
+    attributes, label = node.attribute, node.name or node.op_type
+    if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
+        raise CorruptModel(f"operator {label!r} has an attribute twice")
+    for attribute in attributes:
         if attribute.ref_attr_name:
-            raise CorruptModel(f"{label}: attribute {attribute.name!r} refers to a function, but is in none")
+            name = attribute.name
+            raise CorruptModel(f"operator {label!r}: attribute {name!r} refers to a function, but is in none")
 
 
 def _attribute_value(attribute: AttributeProto) -> object:

@@ -19,42 +19,15 @@ from sizeup.formats.onnx.value_types import ValueType, read, unknown_type
 
 # Operators whose values all runtimes agree on, and that take no more work than their values. A condition or a
 # number of rounds must not depend on others: rounding of functions, overflow of sums and NaN differ.
-_EXACT = frozenset(
-    (
-        *("Cast", "Concat", "ConstantOfShape", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
-        *(
-            "Identity",
-            "NonZero",
-            "Range",
-            "Reshape",
-            "ScatterElements",
-            "ScatterND",
-            "Shape",
-            "Size",
-            "Slice",
-        ),
-        *("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"),
-        *("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor"),
-        *(
-            "Abs",
-            "Add",
-            "Ceil",
-            "CumSum",
-            "Div",
-            "Floor",
-            "Max",
-            "Min",
-            "Mod",
-            "Mul",
-            "Neg",
-            "Round",
-            "Sign",
-            "Sqrt",
-            "Sub",
-        ),
-        *("ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"),
-    )
-)
+_EXACT = frozenset((
+    "Cast", "CastLike", "Concat", "ConstantOfShape", "Expand", "EyeLike", "Flatten", "Gather",
+    "GatherElements", "GatherND", "Identity", "NonZero", "Range", "Reshape", "ScatterElements",
+    "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze",
+    "Where", "And", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Equal", "Greater",
+    "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor", "Abs", "Add", "Ceil", "CumSum", "Div",
+    "Floor", "Max", "Min", "Mod", "Mul", "Neg", "Round", "Sign", "Sqrt", "Sub", "ArgMax", "ArgMin",
+    "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum",
+))  # fmt: skip
 _CASTABLE = float(1 << 31)
 # Operators with random outputs.
 RANDOM = frozenset(
@@ -151,7 +124,7 @@ def _is_exact(node: Node, inputs: list[Array]) -> bool:
     """Whether the values of a node are those of every runtime: no overflow, no order of additions."""
     values = [np.abs(array.astype(np.float64)) for array in inputs]
     largest = max((float(value.max(initial=0.0)) for value in values), default=0.0)
-    if node.op == "Cast":  # of floats out of range, processors make different integers
+    if node.op in ("Cast", "CastLike"):  # of floats out of range, processors make different integers
         return largest < _CASTABLE
     if node.op in ("ReduceSum", "ReduceProd", "CumSum"):
         most = values[0].prod() if node.op == "ReduceProd" else values[0].sum()

@@ -132,14 +132,15 @@ def _lighten(nodes: Iterable[NodeProto], removed: RemovedTensors) -> set[str]:
     """Remove large constants from Constant nodes and from subgraphs; returns the domains of the nodes."""
     domains = set()
     for node in nodes:
-        domains.add(node.domain)
-        if node.op_type == "Constant":
+        op_type, domain = node.op_type, node.domain
+        domains.add(domain)
+        if op_type == "Constant":
             for attribute in node.attribute:
                 if attribute.HasField("t") and not is_small(attribute.t.dims):
                     original = TensorProto()
                     original.CopyFrom(attribute.t)
                     attribute.t.CopyFrom(removed.placeholder(original))
-        elif has_graphs(node):
+        elif domain or op_type in CONTROL:
             for _, inner in graphs_of(node):
                 domains |= _lighten_graph(inner, removed)
     return domains
@@ -159,14 +160,9 @@ CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Standard ONNX operators with subgraphs."""
 
 
-def has_graphs(node: NodeProto) -> bool:
-    """Whether a node may have subgraphs. Most cannot, so their attributes are not searched."""
-    return node.op_type in CONTROL or bool(node.domain)
-
-
 def graphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
     """The subgraphs of a node by attribute name; in the standard domain only control flow has them."""
-    if has_graphs(node):
+    if node.domain or node.op_type in CONTROL:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield attribute.name, attribute.g

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from onnx import AttributeProto, checker, defs
 
@@ -12,12 +12,14 @@ from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import RemovedTensors, checked_dims
 from sizeup.formats.onnx.control_flow import Frame
 from sizeup.formats.onnx.shape_inference import Inference
-from sizeup.formats.onnx.value_types import dtype_of
+from sizeup.formats.onnx.value_types import dtype_of, unknown_type
 from sizeup.graph import OperatorUse, Requirements
 
-_Form: TypeAlias = tuple[Any, ...]
+# What an operator is checked against: its name, the element types of inputs and outputs, its attributes.
+_Form: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], tuple[tuple[str, int], ...]]
 _MOST_VIOLATIONS = 3
 _SMALL_ATTRIBUTE = 256  # bytes
+_UNKNOWN = unknown_type()
 
 
 def requirements_of(
@@ -25,7 +27,6 @@ def requirements_of(
 ) -> Requirements:
     """The requirements of a model with this main graph, including blocks that never run."""
     opsets = inference.node_inference.versions
-    uses: set[OperatorUse] = set()
     forms: dict[_Form, Node] = {}
     violations: list[str] = []
     run = {id(main), *(id(block) for flow in inference.flows.values() for _, block, _ in flow.runs)}
@@ -33,16 +34,16 @@ def requirements_of(
     for block in _with_inner(main):
         frame = inference.frames.get(id(block))
         for node in block.nodes:
-            domain, _, name = node.op.rpartition("::")
-            dtypes = (_dtypes(frame, node.inputs), _dtypes(frame, node.outputs))
-            uses.add(OperatorUse(domain, name, opsets.get(domain, 1), *dtypes))
-            forms.setdefault(_form(node), node)
-            other_bytes += sum(map(_bytes_of, node.proto.attribute))
+            if attributes := node.proto.attribute:
+                other_bytes += sum(map(_bytes_of, attributes))
+            named = tuple([(each.name, each.type) for each in attributes])
+            form = (node.op, _elements(frame, node.inputs), _elements(frame, node.outputs), named)
+            forms.setdefault(form, node)
         if id(block) not in run:
             other_bytes += sum(_bytes(each.dims, each.element) for each in block.constants.values())
         violations += _false_types(block, frame)
     violations += _violations(forms.values(), opsets, ir_version)
-    operators = tuple(sorted(uses))
+    operators = tuple(sorted({_use(form, opsets) for form in forms}))
     return Requirements(
         ir_version, operators, removed.external_bytes, other_bytes, tuple(violations[:_MOST_VIOLATIONS])
     )
@@ -58,15 +59,18 @@ def _with_inner(main: Block) -> Iterator[Block]:
 
 def _bytes_of(attribute: AttributeProto) -> int:
     """The bytes that an attribute takes in memory; 0 for a small one, as for the operator itself."""
-    size = 4 * len(attribute.floats) + 8 * len(attribute.ints) + len(attribute.s)
-    size += sum(map(len, attribute.strings))
-    sparse = [*attribute.sparse_tensors, attribute.sparse_tensor]  # without one, of no bytes
-    tensors = [
-        *attribute.tensors,
-        attribute.t,
-        *(part for each in sparse for part in (each.values, each.indices)),
-    ]
-    size += sum(_bytes(checked_dims(attribute.name, tuple(each.dims)), each.data_type) for each in tensors)
+    size = 0
+    for field, value in attribute.ListFields():
+        if field.name in ("floats", "ints", "s"):
+            size += len(value) * (1 if field.name == "s" else 4 if field.name == "floats" else 8)
+        elif field.name == "strings":
+            size += sum(map(len, value))
+        elif field.name in ("t", "tensors", "sparse_tensor", "sparse_tensors"):
+            for tensor in value if field.name.endswith("s") else (value,):
+                parts = (tensor,) if field.name.startswith("t") else (tensor.values, tensor.indices)
+                size += sum(
+                    _bytes(checked_dims(attribute.name, tuple(each.dims)), each.data_type) for each in parts
+                )
     return size if size > _SMALL_ATTRIBUTE else 0
 
 
@@ -74,21 +78,19 @@ def _bytes(dims: Iterable[int], element: int) -> int:
     return (math.prod(dims) * dtype_of(element).bits + 7) // 8
 
 
-def _dtypes(frame: Frame | None, names: Iterable[str]) -> tuple[str, ...]:
-    """The dtypes of tensors; empty for sequences and for types that are not known."""
+def _elements(frame: Frame | None, names: Sequence[str]) -> tuple[int, ...]:
+    """The element types of values; 0 for sequences and for types that are not known."""
     if frame is None:
-        return ()
-    types = (frame.type(name) if name else None for name in names)
-    return tuple(
-        dtype_of(each.element).name if each is not None and each.element and each.is_tensor else ""
-        for each in types
-    )
+        return (0,) * len(names)
+    known = frame.types
+    types = [known.get(name) or (frame.type(name) if name else _UNKNOWN) for name in names]
+    return tuple([each.element if each.is_tensor else 0 for each in types])
 
 
-def _form(node: Node) -> _Form:
-    """What the definition of an operator is checked against; nodes of one form need one check."""
-    attributes = tuple((attribute.name, attribute.type) for attribute in node.proto.attribute)
-    return node.op, len(node.inputs), len(node.outputs), attributes
+def _use(form: _Form, opsets: Mapping[str, int]) -> OperatorUse:
+    domain, _, name = form[0].rpartition("::")
+    inputs, outputs = (tuple(dtype_of(each).name if each else "" for each in part) for part in form[1:3])
+    return OperatorUse(domain, name, opsets.get(domain, 1), inputs, outputs)
 
 
 def _violations(nodes: Iterable[Node], opsets: Mapping[str, int], ir_version: int) -> Iterator[str]:

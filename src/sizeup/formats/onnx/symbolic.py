@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sizeup.formats.onnx.control_flow import Frame
 from sizeup.formats.onnx.model import graph_of, inlined
 from sizeup.formats.onnx.node_inference import NodeInference
 from sizeup.formats.onnx.read import read
+from sizeup.formats.onnx.requirements import requirements_of
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shape_inference import Inference
 from sizeup.formats.onnx.shape_rules import InferenceContext, shapes_of
@@ -105,6 +107,7 @@ class _SymbolicLoader:
         block = Block(model.graph, light.removed, has_defaults=model.ir_version >= FIRST_WITH_DEFAULTS)
         inference = Inference(model, user_dims)
         inference.infer(block)
+        requirements = requirements_of(block, inference, model.ir_version, light.removed)
         assumptions = Assumptions(example)
         propagation = _Propagation(inference, block, example)
         with assuming(assumptions):
@@ -112,6 +115,7 @@ class _SymbolicLoader:
             propagation.run()
             shared = Shared(inference, Roles(block))
             graph = BlockBuilder(block, shared).build(light.name, inference.notes)
+        graph = replace(graph, requirements=requirements)
         return Specialization(graph, example, dict(assumptions.guard_sources))
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from onnx import GraphProto, ModelProto, NodeProto
 
 from sizeup.errors import CorruptModel
-from sizeup.formats.onnx.read import graphs_of, has_graphs
+from sizeup.formats.onnx.read import CONTROL, graphs_of
 from sizeup.ops.matmul import is_equation
 
 _MAX_OUTPUTS = 1 << 20
@@ -26,14 +26,15 @@ def refuse_unsafe(graph: GraphProto) -> list[NodeProto]:
     """Raises CorruptModel for unsafe nodes; returns the nodes that need a type. Searches subgraphs too."""
     typed: list[NodeProto] = []
     for node in graph.node:
-        check = _CHECKS.get(node.op_type)
+        op_type = node.op_type
+        check = _CHECKS.get(op_type)
         if check is not None:
             reason = check(node)
             if reason:
-                raise CorruptModel(f"operator {node.name or node.op_type}: {reason}")
-        elif needs_a_type(node):
+                raise CorruptModel(f"operator {node.name or op_type}: {reason}")
+        elif op_type in _NEED_A_TYPE:
             typed.append(node)
-        elif has_graphs(node):
+        elif op_type in CONTROL or node.domain:
             for _, inner in graphs_of(node):
                 typed += refuse_unsafe(inner)
     return typed

@@ -21,7 +21,7 @@ _LARGE, _MOST_OPS = 300, 5000  # operators; time and memory of the sets grow wit
 
 
 class HeadBounds(NamedTuple):
-    """The least and the most bytes that are live at once; of long graphs, the most in the given order."""
+    """The least and the most bytes that are live at once; of long graphs, the most in its own order."""
 
     least: int
     most: int
@@ -53,18 +53,18 @@ def _scratch(graph: Graph, op: Op, build: Build) -> int:
 
 
 def orders(graph: Graph) -> list[tuple[int, ...]]:
-    """Some orders of the operators: the given one, those of searches from the outputs, and drawn ones."""
+    """Some orders of the operators: their own, those of searches from the outputs, and drawn ones."""
     makers = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
     needed = [list(dict.fromkeys(makers[each] for each in op.inputs if each in makers)) for op in graph.ops]
     ends = [makers[each] for each in graph.outputs if each in makers]
     reverse = [indices[::-1] for indices in needed]
-    given = tuple(range(len(graph.ops)))
+    own = tuple(range(len(graph.ops)))
     if len(graph.ops) > _MOST_OPS:
-        return [given]
+        return [own]
     if len(graph.ops) > _LARGE:
-        return [*dict.fromkeys((given, _searched(reverse, ends)))]
+        return [*dict.fromkeys((own, _searched(reverse, ends)))]
     searches = product((needed, reverse), (ends, ends[::-1]))
-    distinct = dict.fromkeys((given, *(_searched(each, positions) for each, positions in searches)))
+    distinct = dict.fromkeys((own, *(_searched(each, positions) for each, positions in searches)))
     if len(distinct) > 1:  # not a chain
         for seed in range(_DRAWN):
             random = Random(seed)
@@ -108,16 +108,16 @@ def _around(graph: Graph, sizes: dict[int, int]) -> tuple[Column, Column]:
     chains: dict[int, list[tuple[int, int]]] = {}
     for identity, size in sizes.items():
         maker, used = makers.get(identity), readers.get(identity, [])
-        made, may_be_made = (every, every) if maker is None else (after[maker], every & ~before[maker])
+        exists, may_exist = (every, every) if maker is None else (after[maker], every & ~before[maker])
         needed = may_be_needed = every if identity in outputs else 0
         others = every if maker is None else every & ~(1 << maker)
         for reader in used:
             needed |= before[reader]
             may_be_needed |= every & ~after[reader]
             others &= ~(1 << reader)
-        if always := made & needed & others:
+        if always := exists & needed & others:
             least += size * _bits(always, count)
-        if possible := may_be_made & may_be_needed & others:
+        if possible := may_exist & may_be_needed & others:
             chain = _chain(graph, identity, makers, readers, outputs)
             chains.setdefault(chain, []).append((size, possible))
     for chain_sizes in chains.values():

@@ -424,6 +424,8 @@ class _Lowering:
         rank, value = len(foreign), self.at[op.inputs[0]]
         if spatial not in (1, 2) or rank not in (spatial + 1, spatial + 2):
             return None
+        if len(self._foreign(op.outputs[0])) != rank:  # a false file
+            return None
         if len(self._shape(value)) != rank:  # merged with a tensor of another rank
             if prod(foreign) != prod(self._shape(value)):
                 return None
