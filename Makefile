@@ -54,5 +54,5 @@ first-answers:  ## time the pages of docs/start in clean environments, with the 
 	python tools/first_answers.py
 
 golden:  ## record again what every verb prints and writes; look at the difference before you commit it
-	rm -f tests/golden/outputs/*
+	rm -f tests/golden/outputs/* tests/golden/matrix/*
 	SIZEUP_BLESS=1 pytest -q tests/test_golden.py

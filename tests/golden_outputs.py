@@ -229,11 +229,11 @@ def output_of(name: str, folder: Path) -> str:
     """What a command of `COMMANDS` prints or writes, without what differs between runs."""
     command = shlex.split(COMMANDS[name])
     if command[0] == "query" and not (folder / "results").is_dir():
-        _run(shlex.split(COMMANDS["sweep.printed.json"]), folder)
+        run(shlex.split(COMMANDS["sweep.printed.json"]), folder)
     _, _, ending = name.partition(".")
     is_printed = ending.endswith("txt") or "printed" in ending
     written = folder / f"written.{'.'.join(ending.split('.')[1:]) or ending}"
-    ended, printed = _run(command if is_printed else [*command, "-q", "-o", str(written)], folder)
+    ended, printed = run(command if is_printed else [*command, "-q", "-o", str(written)], folder)
     if is_printed:
         text = printed
     else:
@@ -242,14 +242,20 @@ def output_of(name: str, folder: Path) -> str:
     if ending.endswith("html"):
         text = _data_block(text)
     if ending.endswith(("json", "html")):
-        text = json.dumps(_rounded(json.loads(text)), indent=1, ensure_ascii=False) + "\n"
-    text = text.replace(str(folder), "FOLDER").replace(version("sizeup"), "VERSION")
+        text = json.dumps(rounded(json.loads(text)), indent=1, ensure_ascii=False) + "\n"
+    text = without_variables(text, folder)
     if command[0] == "sweep":
         text = re.sub(r'"seconds": [0-9.e-]+', '"seconds": 0', text)
     return f"exit code {ended}\n{text}" if is_printed and ended else text
 
 
-def _run(arguments: Sequence[str], folder: Path) -> tuple[int, str]:
+def without_variables(text: str, folder: Path) -> str:
+    """A text without the folder and the version."""
+    return text.replace(str(folder), "FOLDER").replace(version("sizeup"), "VERSION")
+
+
+def run(arguments: Sequence[str], folder: Path) -> tuple[int, str]:
+    """The exit code of a command, and what it prints."""
     from sizeup.cli import main
 
     out = io.StringIO()
@@ -282,26 +288,26 @@ def _data_block(page: str) -> str:
     return match[1]
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """A document with the digits that do not depend on the processor."""
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}")
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [rounded(each) for each in value]
     if isinstance(value, dict):
         return {
-            key: _shortened(_rounded(each)) if key == "grid" else _rounded(each)
-            for key, each in value.items()
+            key: shortened(rounded(each)) if key == "grid" else rounded(each) for key, each in value.items()
         }
     return value
 
 
-def _shortened(value: Any) -> Any:
+def shortened(value: Any) -> Any:
     """The data of a grid with the beginnings of long lists, and a checksum of all their values."""
     if isinstance(value, list):
         texts = [json.dumps(each) for each in value]
         if len(value) > _LONG_LIST:
             return [*value[:4], f"{len(value)} values, CRC-32 {zlib.crc32(' '.join(texts).encode()):08x}"]
-        return [_shortened(each) for each in value]
+        return [shortened(each) for each in value]
     if isinstance(value, dict):
-        return {key: _shortened(each) for key, each in value.items()}
+        return {key: shortened(each) for key, each in value.items()}
     return value
