@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.ops import cost_rule_of
+from sizeup.ops import cost_rule_of, has_trait
 
 FUSIONS = {
     "constant": "ops on constants only, computed before the first inference",
@@ -37,20 +37,11 @@ FUSIONS = {
 # An attribute of the conversions that a mixed-precision assignment adds between layers of different dtypes.
 BETWEEN_LAYERS = "between_layers"
 _PRODUCTS = ("conv", "conv_transpose", "matmul")
-_ACTIVATIONS = ("relu", "clamp", "relu6", "sigmoid", "tanh", "leaky_relu", "hardsigmoid")
 _CONVERSIONS = ("quantize", "dequantize", "cast")
-# Op kinds with quantized kernels that are left in floats if their tensors have several readers.
-_QUANTIZED = ("conv", "conv_transpose", "add", "mul", "concat", "pool", "global_pool")
 _STATIC = ("shape_of",)  # known before the first inference
-# Op kinds in a loop nest: those that compute an element from few others, reductions, and those that read
-# windows of a tensor in memory and so start a new nest.
-_POINTWISE = ("batch_norm", "copy", "pad", "concat", "repeat", "rearrange", "create", "gather")
-_REDUCTIONS = (
-    *("sum", "mean", "max", "min", "prod", "variance", "norm_reduction", "global_pool"),
-    *("layer_norm", "rms_norm", "softmax", "log_softmax"),
-)
+# Op kinds in a loop nest that read windows of a tensor in memory and so start a new nest.
 _WINDOWS = ("pool", "resize")
-_NORMS = ("layer_norm", "rms_norm", "softmax", "log_softmax")  # reductions that keep the shape
+_NORMS = ("layer_norm", "rms_norm", "softmax")  # reductions that keep the shape
 _PERMUTING = ("permute", "transpose", "movedim", "swapaxes", "t", "mT", "numpy_T")
 
 
@@ -142,7 +133,7 @@ class _Fusion:
             if op.kind == "dequantize" and op.outputs[0] in self.outputs:
                 yield index
             before = [self.producer[i] for i in op.inputs if self._is_dequantized(i)]
-            if op.kind not in _QUANTIZED or not before:
+            if not has_trait(op.kind, "integer") or not before:
                 continue
             after, is_shared = self._conversions_after(op)
             if is_shared or any(self._is_dequantized(i) and len(self.readers[i]) > 1 for i in op.inputs):
@@ -159,7 +150,7 @@ class _Fusion:
         while len(self.readers.get(output, ())) == 1:
             index = self.readers[output][0]
             reader = self.graph.ops[index]
-            if reader.kind not in (*_ACTIVATIONS, "quantize", "dequantize"):
+            if reader.kind not in ("quantize", "dequantize") and not has_trait(reader.kind, "folded"):
                 return conversions, False
             if reader.kind == "quantize":
                 conversions.append(index)
@@ -226,7 +217,7 @@ class _Fusion:
             return "pool"
         if product.kind == "conv" and op.kind == "hardswish":
             return "hardswish"
-        return "activation" if op.kind in _ACTIVATIONS else ""
+        return "activation" if has_trait(op.kind, "folded") else ""
 
     def _patterns(self) -> Iterator[list[int]]:
         """Disjoint groups of ops that together compute one known op."""
@@ -339,8 +330,8 @@ class _Loops:
                 self.permuted.add(identity)
 
     def accepts(self, op: Op) -> bool:
-        op_kinds = (*_POINTWISE, *_REDUCTIONS, *_WINDOWS)
-        return self.fusion.family(op) == "elementwise" or op.kind in op_kinds
+        is_pointwise = self.fusion.family(op) == "elementwise" or has_trait(op.kind, "pointwise")
+        return is_pointwise or has_trait(op.kind, "reduces") or op.kind in _WINDOWS
 
     def add(self, index: int, op: Op) -> None:
         input_kernels = [self._producer_kernel(i) for i in op.inputs if i != ABSENT]
@@ -350,7 +341,7 @@ class _Loops:
         kernel.ops.append(index)
         kernel.fusions.add("loop")
         kernel.iterations = max(kernel.iterations, self._iterations(op))
-        if op.kind in _REDUCTIONS and not kernel.reduced:
+        if has_trait(op.kind, "reduces") and not kernel.reduced:
             kernel.reduced = self._elements(op.outputs[0])
         self.fusion.kernel_of[index] = kernel
         if op.kind in _WINDOWS:
@@ -371,7 +362,7 @@ class _Loops:
         return self.tensors[identity].elements or 0
 
     def _iterations(self, op: Op) -> int:
-        return self._elements(op.inputs[0] if op.kind in _REDUCTIONS else op.outputs[0])
+        return self._elements(op.inputs[0] if has_trait(op.kind, "reduces") else op.outputs[0])
 
     def _can_fuse(self, op: Op, kernel: _Kernel) -> bool:
         """Whether an op has the same iterations as the kernel of one of its inputs."""
@@ -381,10 +372,10 @@ class _Loops:
         if any(i in self.permuted for i in links):
             return False
         iterations = self._iterations(op)
-        if op.kind in _REDUCTIONS and kernel.reduced:  # along the same axes, judging by sizes
+        if has_trait(op.kind, "reduces") and kernel.reduced:  # along the same axes, judging by sizes
             return op.kind not in _NORMS and self._elements(op.outputs[0]) == kernel.reduced
         return iterations == kernel.iterations or (
-            op.kind not in _REDUCTIONS and iterations == kernel.reduced
+            not has_trait(op.kind, "reduces") and iterations == kernel.reduced
         )
 
     def _is_inner(self, other: _Kernel, kernel: _Kernel) -> bool:

@@ -10,35 +10,24 @@ from typing import Any, TypeAlias
 
 from sizeup.cost import Cost
 from sizeup.graph import ABSENT, Graph, Op, Shape, name_of
+from sizeup.ops import cost_rule_of, has_trait
 
 Tokens: TypeAlias = list[int]
 Dims: TypeAlias = tuple[int, ...] | None
 
-# Equivalent op kinds: formats and converters differ in which of them they write.
-_CLASSES = {
-    **dict.fromkeys(("relu6", "clamp"), "clamp"),
-    **dict.fromkeys(("mean", "global_pool", "pool"), "pool"),
-    **dict.fromkeys(("view", "reshape"), "reshape"),
-    **dict.fromkeys(("identity", "dropout", "copy"), "identity"),
-    **dict.fromkeys(("cast", "quantize", "dequantize", "dynamic_quantize", "fake_quantize"), "conversion"),
-    **dict.fromkeys(("transpose", "rearrange"), "transpose"),
-    **dict.fromkeys(("embedding", "embedding_lookup", "gather", "gather_dequantize"), "lookup"),
-}
-_ACTIVATIONS = (
-    *("relu", "clamp", "leaky_relu", "prelu", "elu", "sigmoid", "hardsigmoid", "hardswish", "silu", "gelu"),
-    *("tanh", "mish", "softplus"),
-)
-_PRODUCTS = ("conv", "conv_transpose", "matmul", "einsum", "grouped_matmul", "sparse_matmul", "bilinear")
+_PRODUCTS = ("conv", "matmul")  # families
 
 
 def class_of(op_kind: str) -> str:
-    """The class of equivalent op kinds, or the op kind itself."""
-    return _CLASSES.get(op_kind, op_kind)
+    """The class of equivalent op kinds: formats and converters differ in which of them they write."""
+    rule = cost_rule_of(op_kind)
+    return op_kind if rule is None else rule.alike or op_kind
 
 
 def is_product(op_kind: str) -> bool:
     """Whether an op kind is a product, into which a norm or a bias may be folded."""
-    return op_kind in _PRODUCTS
+    rule = cost_rule_of(op_kind)
+    return rule is not None and rule.family in _PRODUCTS
 
 
 def dims(shape: Shape | None) -> Dims:
@@ -122,7 +111,7 @@ def plain(value: Any) -> Any:
 
 def is_activation(op_kind: str) -> bool:
     """Whether an op kind is an activation."""
-    return class_of(op_kind) in _ACTIVATIONS
+    return has_trait(op_kind, "activation")
 
 
 Path: TypeAlias = tuple[str, ...]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from sizeup.graph import Graph, Op
 from sizeup.latency.work import is_depthwise, product_of
+from sizeup.ops import has_trait
 
 PLAIN = "@plain"
 """Channels first: a convolution as a matrix product of copied windows, or a pooling without vector code."""
@@ -18,7 +19,6 @@ DEQUANTIZED = "@dequantized"
 """A convolution on floats whose quantized weights are converted in each inference."""
 EXPONENTIAL = "@exponential"
 """An activation that computes exponentials: several times the cycles of a comparison or a product."""
-_EXPONENTIALS = frozenset(("sigmoid", "silu", "gelu", "tanh", "mish", "softplus", "elu", "glu", "erf"))
 _ALIGNMENT = 4  # of the input channels of a convolution in blocks of channels
 _BLOCK = 16  # channels in a block with AVX-512
 
@@ -31,7 +31,7 @@ def without_path(name: str) -> str:
 
 def path_of_activation(kinds: Iterable[str]) -> str:
     """The path of an activation kernel of ops of these kinds."""
-    return "" if _EXPONENTIALS.isdisjoint(kinds) else EXPONENTIAL
+    return EXPONENTIAL if any(has_trait(kind, "exponential") for kind in kinds) else ""
 
 
 def is_blocked(graph: Graph, op: Op) -> bool:

@@ -13,7 +13,7 @@ from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op
 from sizeup.ops import attention, conv, cost_rule_of
-from sizeup.ops.cost_rule import UnknownShape, call_of, names
+from sizeup.ops.cost_rule import UnknownShape, call_of
 from sizeup.symbolic import divide
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -24,31 +24,6 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Product: TypeAlias = tuple[float, float, float]
 _NO_PRODUCT: Product = (0.0, 0.0, 0.0)
 
-_ACTIVATIONS = frozenset(
-    names(
-        "relu relu6 leaky_relu prelu elu threshold sigmoid hardsigmoid hardswish silu gelu mish softplus"
-        " softsign glu tanh"
-    )
-)
-_BY_KIND = {
-    "batch_norm": "batch_norm",
-    "batch_norm_training": "layer_norm",
-    "rms_norm": "layer_norm",
-    "skip_layer_norm": "layer_norm",
-    "skip_rms_norm": "layer_norm",
-    "embed_layer_norm": "layer_norm",
-    "pool": "pool",
-    "global_pool": "reduce",
-    "softmax": "softmax",
-    "log_softmax": "softmax",
-    "concat": "concat",
-    "conv_transpose": "conv_transpose",
-    "deform_conv": "deform_conv",
-    "quantize": "quantize",
-    "dequantize": "quantize",
-    "dynamic_quantize": "quantize",
-    "cast": "quantize",
-}
 _BY_FAMILY = {
     "elementwise": "elementwise",
     "reduction": "reduce",
@@ -222,14 +197,14 @@ def class_of(graph: Graph, op: Op) -> str:
         return _class_of_attention(graph, op)
     if op.kind == "layer_norm":
         return "group_norm" if "group" in op.source.lower() else _class_of_norm(graph, op)
-    if op.kind in _ACTIVATIONS:
-        return "activation"
+    if rule.latency == "activation":
+        return rule.latency
     if op.kind == "copy":
         # PyTorch copies in these calls only if the input is strided.
         return "copy_strided" if op.source.endswith(_CONTIGUOUS_CALLS) else "copy"
     if rule.family == "elementwise" and any(_is_scale(graph, identity) for identity in op.inputs):
         return "scaling"
-    return _BY_KIND.get(op.kind) or _BY_FAMILY.get(rule.family, "other")
+    return rule.latency or _BY_FAMILY.get(rule.family, "other")
 
 
 _CONTIGUOUS_CALLS = (".reshape", ".contiguous", ".flatten")

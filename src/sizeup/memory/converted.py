@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sizeup.graph import ABSENT, Graph, Op, is_precomputed
+from sizeup.ops import has_trait
 
 _LAYERS = ("conv", "conv_transpose", "matmul")
-_ACTIVATED = (*_LAYERS, "add", "sub", "mul", "div", "pool")
 _RELUS = ("relu", "relu6")
 _CLIPPED = ((0.0, 6.0), (0.0, 1.0), (-1.0, 1.0))  # limits of activations that kernels fuse
 
@@ -21,7 +21,7 @@ def folded(graph: Graph) -> Graph:
     """The graph with batch norms, additions of constants and ReLUs folded into the layers before them."""
     edit = _Edit(graph)
     for index, op in enumerate(graph.ops):
-        if index in edit.dropped or op.kind not in _ACTIVATED or not op.outputs:
+        if index in edit.dropped or not has_trait(op.kind, "activates") or not op.outputs:
             continue
         last = op.outputs[0]
         for position in edit.chain(index):

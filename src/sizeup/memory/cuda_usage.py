@@ -11,10 +11,10 @@ from sizeup.dtypes import DType
 from sizeup.graph import Graph, Op, Tensor
 from sizeup.memory.cuda_allocator import CachingAllocator
 from sizeup.memory.liveness import Buffers, initial_tensors, tensor_bytes
+from sizeup.ops import has_trait
 
 # The second inference finds the segments and the BLAS workspace that the first one left behind.
 _INFERENCES = 2
-_BLAS = ("matmul", "attention_layer", "bilinear", "lstm", "gru", "rnn")  # op kinds that call the BLAS library
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,9 @@ def _events(buffers: Buffers) -> tuple[list[int], list[list[int]], list[list[int
 
 
 def _calls_blas(op: Op) -> bool:
-    return op.kind in _BLAS or any(_calls_blas(inner) for body in op.bodies for inner in body.graph.ops)
+    return has_trait(op.kind, "blas") or any(
+        _calls_blas(inner) for body in op.bodies for inner in body.graph.ops
+    )
 
 
 def _weights(graph: Graph) -> Iterator[Tensor]:

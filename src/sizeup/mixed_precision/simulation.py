@@ -26,13 +26,11 @@ from sizeup.formats.simulated_rounding import (
 from sizeup.fusion import kernels
 from sizeup.graph import ABSENT, Graph, Op
 from sizeup.mixed_precision.assign import assign
-from sizeup.ops import cost_rule_of
+from sizeup.ops import cost_rule_of, has_trait
 
 # Fused into one kernel by integer runtimes: only its outputs are rounded.
 _FUSED = ("constant", "norm", "bias", "activation", "gelu", "layer_norm")
-_JOINING, _RECTIFIERS = ("add", "sub", "mul", "sum_n"), ("relu", "relu6", "clamp")
-# They pass their inputs' values on, so outputs are on the grid already.
-_MOVING = ("transpose", "split", "slice", "rearrange", "copy", "repeat")
+_RECTIFIERS = ("relu", "relu6", "clamp")
 _EXACT_BITS = 32  # floats of this width represent all simulated integers, times their scale
 _CLIPPINGS = ("range", "error")
 
@@ -177,7 +175,9 @@ def _internal(graph: Graph) -> set[int]:
         for identity in op.inputs:
             readers.setdefault(identity, []).append(op)
     for op in graph.ops:
-        total = op.outputs[0] if op.kind in _JOINING else ABSENT
+        rule = cost_rule_of(op.kind)
+        is_sum = rule is not None and rule.family == "elementwise" and "activates" in rule.traits
+        total = op.outputs[0] if is_sum else ABSENT
         op_kinds = [reader.kind for reader in readers.get(total, ())]
         if len(op_kinds) == 1 and op_kinds[0] in _RECTIFIERS and total not in graph.outputs:
             internal.add(total)
@@ -193,7 +193,7 @@ def _passes_on(graph: Graph, op: Op) -> bool:
     rule = cost_rule_of(op.kind)
     if op.kind in ("pool", "global_pool"):
         return "max" in op.source.lower()
-    return (rule is not None and rule.views) or op.kind in _MOVING
+    return (rule is not None and rule.views) or has_trait(op.kind, "moves")
 
 
 def _represents(wide: DType, narrow: DType) -> bool:

@@ -123,6 +123,7 @@ def _layer_elementwise(call: Call) -> Dim:
     torch=names("aten._native_multi_head_attention aten._transformer_encoder_layer_fwd"),
     weight=1,
     elementwise=_layer_elementwise,
+    traits=("blas",),
 )
 def attention_layer(call: Call) -> Dim:
     """Per token: all weight matrices of the layer, and two attention products with every token."""

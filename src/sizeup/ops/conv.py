@@ -26,6 +26,11 @@ from sizeup.ops.formulas import bias_additions
     tflite=names("CONV_2D DEPTHWISE_CONV_2D CONV_3D STABLEHLO_CONVOLUTION"),
     weight=1,
     elementwise=bias_additions(2),
+    traits=(
+        "activates",
+        "integer",
+        "weight_rows",
+    ),
 )
 def conv(call: Call) -> Dim:
     """Output elements x filter taps x input channels per group."""
@@ -44,6 +49,11 @@ def conv(call: Call) -> Dim:
     tflite=names("TRANSPOSE_CONV CONV_3D_TRANSPOSE Convolution2DTransposeBias"),
     weight=1,
     elementwise=bias_additions(2),
+    traits=(
+        "activates",
+        "integer",
+    ),
+    latency="conv_transpose",
 )
 def conv_transpose(call: Call) -> Dim:
     """Input elements x filter taps x output channels per group."""
@@ -67,6 +77,8 @@ def _sampling(call: Call) -> Dim:
     onnx=names("DeformConv"),
     weight=1,
     elementwise=_sampling,
+    traits=("weight_rows",),
+    latency="deform_conv",
 )
 def deform_conv(call: Call) -> Dim:
     """Same as a convolution; the bilinear sampling of its taps counts as elementwise operations."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from sizeup.errors import RuleError
 from sizeup.graph import ABSENT, Dim, Graph, Op, Shape
+from sizeup.ops.traits import TRAITS, Trait
 
 Formula: TypeAlias = "Callable[[Call], Dim]"
 # Elements moved, one number per input (or output) of the op.
@@ -124,6 +125,9 @@ class OpRule:
     views: bool = False  # the output always aliases the first input
     overwrites: bool = False  # the output may reuse the memory of an input of the same size at its last use
     every_run: bool = False  # runs in every inference, even if it reads constants only
+    traits: tuple[str, ...] = ()  # of TRAITS
+    latency: str = ""  # the class of its kernels in measured latencies; empty: that of the family
+    alike: str = ""  # the op kind that stands for all that formats write in its place; empty: its own
 
     def count_macs(self, call: Call) -> Dim:
         """The MACs of a call; a complex multiply-accumulate is four real ones."""
@@ -139,6 +143,8 @@ _changes: list[str] = []
 
 def register(rule: OpRule, *, replace: bool = False) -> None:
     """Add a cost rule to the table; raises RuleError if one exists and `replace` is False."""
+    if unknown := [trait for trait in rule.traits if trait not in TRAITS]:
+        raise RuleError(f"{rule.kind!r} has the unknown trait {unknown[0]!r}; known: {', '.join(TRAITS)}")
     names = [(f, n) for f in ("torch", "onnx", "tflite") for n in getattr(rule, f)]
     if not replace:
         if rule.kind in _RULES:
@@ -185,6 +191,9 @@ def op_rule(
     elementwise: Formula | None = None,
     reads: Traffic | None = None,
     writes: Traffic | None = None,
+    traits: Iterable[Trait] = (),
+    latency: str = "",
+    alike: str = "",
     replace: bool = False,
 ) -> Callable[[Formula], Formula]:
     """Register the decorated function as the MAC formula of an op kind.
@@ -198,6 +207,7 @@ def op_rule(
         rule = OpRule(
             kind, family, summary, formula, elementwise, reads, writes, None,
             tuple(torch), tuple(onnx), tuple(tflite), weight, buffers,
+            traits=tuple(traits), latency=latency, alike=alike,
         )  # fmt: skip
         register(rule, replace=replace)
         return formula
@@ -208,6 +218,12 @@ def op_rule(
 def cost_rule_of(op_kind: str) -> OpRule | None:
     """The cost rule of an op kind, or None."""
     return _RULES.get(op_kind)
+
+
+def has_trait(op_kind: str, trait: Trait) -> bool:
+    """Whether an op kind has a property; False for one without a cost rule."""
+    rule = _RULES.get(op_kind)
+    return rule is not None and trait in rule.traits
 
 
 def op_kind_of(format: Format, name: str) -> str | None:

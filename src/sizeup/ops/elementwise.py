@@ -18,6 +18,9 @@ def elementwise(
     reads: Traffic | None = None,
     summary: str = "",
     overwrites: bool = True,
+    traits: str = "",
+    latency: str = "",
+    alike: str = "",
 ) -> None:
     """Register an elementwise op kind; name strings are split at whitespace, '-' means none."""
     register(
@@ -31,6 +34,9 @@ def elementwise(
             onnx=names(onnx),
             tflite=names(tflite),
             overwrites=overwrites,
+            traits=names(traits),
+            latency=latency,
+            alike=alike,
         )
     )
 
@@ -46,15 +52,23 @@ elementwise(
     "aten.add quantized.add quantized.add_relu quantized.add_scalar quantized.add_scalar_relu",
     "Add com.microsoft::QLinearAdd",
     "ADD STABLEHLO_ADD",
+    traits="activates integer",
 )
-elementwise("sub", "aten.sub aten.rsub", "Sub", "SUB STABLEHLO_SUBTRACT")
+elementwise("sub", "aten.sub aten.rsub", "Sub", "SUB STABLEHLO_SUBTRACT", traits="activates")
 elementwise(
     "mul",
     "aten.mul quantized.mul quantized.mul_relu quantized.mul_scalar quantized.mul_scalar_relu",
     "Mul com.microsoft::QLinearMul",
     "MUL STABLEHLO_MULTIPLY SignalWindow",
+    traits="activates integer",
 )
-elementwise("div", "aten.div aten.floor_divide aten.true_divide", "Div", "DIV FLOOR_DIV STABLEHLO_DIVIDE")
+elementwise(
+    "div",
+    "aten.div aten.floor_divide aten.true_divide",
+    "Div",
+    "DIV FLOOR_DIV STABLEHLO_DIVIDE",
+    traits="activates",
+)
 elementwise("remainder", "aten.remainder aten.fmod", "Mod", "FLOOR_MOD STABLEHLO_REMAINDER")
 elementwise("addcmul", "aten.addcmul aten.addcdiv", operations=3)
 elementwise("lerp", "aten.lerp", operations=3)
@@ -101,12 +115,16 @@ elementwise("rsqrt", "aten.rsqrt", "-", "RSQRT STABLEHLO_RSQRT")
 elementwise("reciprocal", "aten.reciprocal", "Reciprocal")
 elementwise("exp", "aten.exp aten.exp2 aten.expm1", "Exp", "EXP STABLEHLO_EXPONENTIAL")
 elementwise("log", "aten.log aten.log1p aten.log2 aten.log10", "Log", "LOG STABLEHLO_LOG")
-elementwise("erf", "aten.erf aten.erfc aten.erfinv", "Erf")
+elementwise("erf", "aten.erf aten.erfc aten.erfinv", "Erf", traits="exponential")
 elementwise("floor", "aten.floor", "Floor", "FLOOR STABLEHLO_FLOOR")
 elementwise("ceil", "aten.ceil", "Ceil", "CEIL")
 elementwise("round", "aten.round aten.trunc aten.frac", "Round", "ROUND")
 elementwise(
-    "clamp", "aten.clamp aten.clamp_min aten.clamp_max aten.clip quantized.clamp", "Clip", "STABLEHLO_CLAMP"
+    "clamp",
+    "aten.clamp aten.clamp_min aten.clamp_max aten.clip quantized.clamp",
+    "Clip",
+    "STABLEHLO_CLAMP",
+    traits="activation folded",
 )
 elementwise("cbrt", "-", "-", "STABLEHLO_CBRT")
 elementwise("angle", "aten.angle aten.polar")
@@ -121,33 +139,90 @@ elementwise("atan", "aten.atan aten.atan2", "Atan", "ATAN2")
 elementwise(
     "hyperbolic", "aten.sinh aten.cosh aten.asinh aten.acosh aten.atanh", "Sinh Cosh Asinh Acosh Atanh"
 )
-elementwise("tanh", "aten.tanh", "Tanh", "TANH STABLEHLO_TANH")
+elementwise(
+    "tanh",
+    "aten.tanh",
+    "Tanh",
+    "TANH STABLEHLO_TANH",
+    traits="activation folded exponential",
+    latency="activation",
+)
 
 # activations
-elementwise("relu", "aten.relu", "Relu", "RELU RELU_N1_TO_1 RELU_0_TO_1")
-elementwise("relu6", "aten.relu6 aten.hardtanh quantized.relu6", "-", "RELU6")
+elementwise(
+    "relu",
+    "aten.relu",
+    "Relu",
+    "RELU RELU_N1_TO_1 RELU_0_TO_1",
+    traits="activation folded",
+    latency="activation",
+)
+elementwise(
+    "relu6",
+    "aten.relu6 aten.hardtanh quantized.relu6",
+    "-",
+    "RELU6",
+    traits="activation folded",
+    latency="activation",
+    alike="clamp",
+)
 elementwise(
     "leaky_relu",
     "aten.leaky_relu aten.rrelu aten.rrelu_with_noise quantized.leaky_relu",
     "LeakyRelu com.microsoft::QLinearLeakyRelu",
     "LEAKY_RELU",
+    traits="activation folded",
+    latency="activation",
 )
-elementwise("prelu", "aten.prelu aten._prelu_kernel quantized.prelu", "PRelu", "PRELU")
-elementwise("elu", "aten.elu aten.celu aten.selu quantized.elu quantized.celu", "Elu Celu Selu", "ELU")
+elementwise(
+    "prelu",
+    "aten.prelu aten._prelu_kernel quantized.prelu",
+    "PRelu",
+    "PRELU",
+    traits="activation trained",
+    latency="activation",
+)
+elementwise(
+    "elu",
+    "aten.elu aten.celu aten.selu quantized.elu quantized.celu",
+    "Elu Celu Selu",
+    "ELU",
+    traits="activation exponential",
+    latency="activation",
+)
 elementwise(
     "threshold",
     "aten.threshold aten.hardshrink aten.softshrink quantized.threshold",
     "ThresholdedRelu Shrink",
+    traits="activation",
+    latency="activation",
 )
 elementwise(
     "sigmoid",
     "aten.sigmoid aten.log_sigmoid aten.log_sigmoid_forward quantized.sigmoid",
     "Sigmoid com.microsoft::QLinearSigmoid",
     "LOGISTIC STABLEHLO_LOGISTIC",
+    traits="activation folded exponential",
+    latency="activation",
 )
-elementwise("hardsigmoid", "aten.hardsigmoid", "HardSigmoid")
-elementwise("hardswish", "aten.hardswish quantized.hardswish", "HardSwish", "HARD_SWISH")
-elementwise("silu", "aten.silu", "Swish com.microsoft::QuickGelu")
+elementwise(
+    "hardsigmoid", "aten.hardsigmoid", "HardSigmoid", traits="activation folded", latency="activation"
+)
+elementwise(
+    "hardswish",
+    "aten.hardswish quantized.hardswish",
+    "HardSwish",
+    "HARD_SWISH",
+    traits="activation",
+    latency="activation",
+)
+elementwise(
+    "silu",
+    "aten.silu",
+    "Swish com.microsoft::QuickGelu",
+    traits="activation exponential",
+    latency="activation",
+)
 
 
 def _gelu(call: Call) -> Dim:
@@ -161,12 +236,16 @@ elementwise(
     "GELU",
     formula=_gelu,
     summary="1 operation per output element, 2 if a bias is added first.",
+    traits="activation exponential",
+    latency="activation",
 )
-elementwise("mish", "aten.mish", "Mish")
-elementwise("softplus", "aten.softplus", "Softplus")
-elementwise("softsign", "-", "Softsign")
+elementwise("mish", "aten.mish", "Mish", traits="activation exponential", latency="activation")
+elementwise("softplus", "aten.softplus", "Softplus", traits="activation exponential", latency="activation")
+elementwise("softsign", "-", "Softsign", traits="activation", latency="activation")
 # An output element needs two input elements at different offsets, so it cannot run in place.
-elementwise("glu", "aten.glu", "SwiGLU", operations=2, overwrites=False)
+elementwise(
+    "glu", "aten.glu", "SwiGLU", operations=2, overwrites=False, traits="exponential", latency="activation"
+)
 
 # comparison, logic, bits
 elementwise(
@@ -213,6 +292,9 @@ elementwise(
     "Cast CastLike",
     "CAST STABLEHLO_CONVERT",
     reads=reads_first,
+    traits="converts",
+    latency="quantize",
+    alike="conversion",
 )
 elementwise(
     "quantize",
@@ -222,6 +304,9 @@ elementwise(
     "QuantizeLinear com.microsoft::QuantizeLinear",
     "QUANTIZE",
     operations=2,
+    traits="converts",
+    latency="quantize",
+    alike="conversion",
 )
 elementwise(
     "dynamic_quantize",
@@ -230,6 +315,9 @@ elementwise(
     operations=4,
     overwrites=False,
     summary="4 operations per output element: minimum, maximum, scale and round.",
+    traits="converts",
+    latency="quantize",
+    alike="conversion",
 )
 elementwise(
     "dequantize",
@@ -239,6 +327,9 @@ elementwise(
     "DequantizeLinear com.microsoft::DequantizeLinear",
     "DEQUANTIZE",
     operations=2,
+    traits="converts",
+    latency="quantize",
+    alike="conversion",
 )
 elementwise(
     "fake_quantize",
@@ -247,8 +338,14 @@ elementwise(
     "-",
     "FAKE_QUANT",
     operations=4,
+    traits="converts",
+    alike="conversion",
 )
-elementwise("complex_part", "-", "-", "REAL IMAG")
-elementwise("dropout", "aten.native_dropout aten.feature_dropout aten.alpha_dropout quantized.dropout")
+elementwise("complex_part", "-", "-", "REAL IMAG", traits="converts")
+elementwise(
+    "dropout",
+    "aten.native_dropout aten.feature_dropout aten.alpha_dropout quantized.dropout",
+    alike="identity",
+)
 # Elements are rotated in pairs, so it cannot run in place.
 elementwise("rotary", "-", "RotaryEmbedding com.microsoft::RotaryEmbedding", operations=3, overwrites=False)

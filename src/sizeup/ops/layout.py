@@ -18,6 +18,9 @@ def layout(
     updates: Traffic | None = None,
     views: bool = False,
     overwrites: bool = False,
+    traits: str = "",
+    latency: str = "",
+    alike: str = "",
 ) -> None:
     """Register an op kind without arithmetic."""
     register(
@@ -33,16 +36,19 @@ def layout(
             tflite=names(tflite),
             views=views,
             overwrites=overwrites,
+            traits=names(traits),
+            latency=latency,
+            alike=alike,
         )
     )
 
 
-def view(op_kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-") -> None:
+def view(op_kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-", *, alike: str = "") -> None:
     """Register an op kind whose output aliases its first input, without memory traffic."""
     layout(
         op_kind, torch, onnx, tflite,
         summary="Alias of its input with another shape: no memory traffic.",
-        reads=reads_nothing, writes=writes_nothing, views=True,
+        reads=reads_nothing, writes=writes_nothing, views=True, alike=alike,
     )  # fmt: skip
 
 
@@ -58,6 +64,7 @@ view(
     " aten.resolve_conj aten.resolve_neg aten._conj aten.unsafe_split aten.unsafe_chunk"
     " aten.unsafe_split_with_sizes aten.hsplit aten.vsplit aten.moveaxis aten.swapdims aten.adjoint aten.mT"
     " aten.mH aten.atleast_1d aten.atleast_2d aten.atleast_3d aten.dsplit",
+    alike="reshape",
 )
 view(
     "reshape",
@@ -71,7 +78,7 @@ view(
     "Identity Dropout BitCast Optional OptionalGetElement",
 )
 
-layout("transpose", "-", "Transpose", "TRANSPOSE STABLEHLO_TRANSPOSE", summary=_COPIES)
+layout("transpose", "-", "Transpose", "TRANSPOSE STABLEHLO_TRANSPOSE", summary=_COPIES, traits="moves")
 layout(
     "concat",
     "aten.cat aten.concat aten.concatenate aten.stack aten.hstack aten.vstack aten.dstack aten.column_stack"
@@ -79,8 +86,10 @@ layout(
     "Concat com.microsoft::QLinearConcat",
     "CONCATENATION PACK STABLEHLO_CONCATENATE",
     summary=_COPIES,
+    traits="integer pointwise",
+    latency="concat",
 )
-layout("split", "-", "Split", "SPLIT SPLIT_V UNPACK", summary=_COPIES)
+layout("split", "-", "Split", "SPLIT SPLIT_V UNPACK", summary=_COPIES, traits="moves")
 layout(
     "slice",
     "aten.slice_copy aten._pack_padded_sequence",
@@ -88,6 +97,7 @@ layout(
     "SLICE STRIDED_SLICE STABLEHLO_SLICE STABLEHLO_DYNAMIC_SLICE",
     reads=reads_output_size(),
     summary=_COPIES,
+    traits="moves",
 )
 layout(
     "pad",
@@ -97,6 +107,7 @@ layout(
     "Pad CenterCropPad",
     "PAD PADV2 MIRROR_PAD STABLEHLO_PAD DILATE",
     summary="Reads its input, writes it with padding; no arithmetic.",
+    traits="pointwise",
 )
 layout(
     "repeat",
@@ -104,6 +115,7 @@ layout(
     "Tile Expand",
     "TILE BROADCAST_TO STABLEHLO_BROADCAST_IN_DIM",
     summary="Reads its input once and writes it several times; no arithmetic.",
+    traits="pointwise moves",
 )
 layout(
     "rearrange",
@@ -114,6 +126,8 @@ layout(
     "SPACE_TO_DEPTH DEPTH_TO_SPACE BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND REVERSE_V2 REVERSE_SEQUENCE"
     " MATRIX_DIAG",
     summary=_COPIES,
+    traits="pointwise moves",
+    alike="transpose",
 )
 layout(
     "copy",
@@ -124,6 +138,8 @@ layout(
         0 if v is None or (i == 0 and len(call.inputs) > 1) else v.elements for i, v in enumerate(call.inputs)
     ],
     summary="Reads the source, writes the copy; no arithmetic.",
+    traits="pointwise moves",
+    alike="identity",
 )
 layout(
     "update_slice",
@@ -148,6 +164,7 @@ layout(
     "FILL ZEROS_LIKE RANGE RANDOM_UNIFORM RANDOM_STANDARD_NORMAL STABLEHLO_IOTA STABLEHLO_RNG_BIT_GENERATOR",
     reads=reads_nothing,
     summary="Writes its output; reads no tensor. Random number generation is not counted.",
+    traits="pointwise",
 )
 layout(
     "draw",

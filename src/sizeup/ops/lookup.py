@@ -10,7 +10,15 @@ from sizeup.ops.formulas import per_input, per_output, reads_output_size
 
 
 def _lookup(
-    op_kind: str, torch: str, onnx: str, tflite: str, *, table: int = 0, weight: int | None = None
+    op_kind: str,
+    torch: str,
+    onnx: str,
+    tflite: str,
+    *,
+    table: int = 0,
+    weight: int | None = None,
+    traits: str = "",
+    alike: str = "",
 ) -> None:
     register(
         OpRule(
@@ -22,11 +30,13 @@ def _lookup(
             onnx=names(onnx),
             tflite=names(tflite),
             weight=weight,
+            traits=names(traits),
+            alike=alike,
         )
     )
 
 
-_lookup("embedding", "aten.embedding", "-", "-", weight=0)
+_lookup("embedding", "aten.embedding", "-", "-", weight=0, traits="weight_rows", alike="lookup")
 _lookup(
     "embedding_lookup",
     "-",
@@ -34,12 +44,15 @@ _lookup(
     "EMBEDDING_LOOKUP",
     table=1,
     weight=1,
+    alike="lookup",
 )
 _lookup(
     "gather",
     "aten.gather aten.index aten.index_select aten.take aten.take_along_dim aten._unsafe_index",
     "Gather GatherElements GatherND com.microsoft::GatherND",
     "GATHER GATHER_ND STABLEHLO_GATHER",
+    traits="pointwise",
+    alike="lookup",
 )
 
 
@@ -62,6 +75,7 @@ register(
         torch=names("quantized.embedding_byte quantized.embedding_4bit"),
         onnx=names("com.microsoft::GatherBlockQuantized"),
         weight=0,
+        alike="lookup",
     )
 )
 register(
@@ -125,6 +139,7 @@ register(
         ],
         tflite=names("TFLM_DECODE"),
         every_run=True,
+        traits=names("converts"),
     )
 )
 

@@ -35,6 +35,10 @@ from sizeup.ops.formulas import bias_additions
     tflite=names("FULLY_CONNECTED BATCH_MATMUL STABLEHLO_DOT_GENERAL"),
     weight=1,
     elementwise=bias_additions(2),
+    traits=(
+        "activates",
+        "blas",
+    ),
 )
 def matmul(call: Call) -> Dim:
     """Output elements x the contracted dimensions of the left operand."""
@@ -86,7 +90,14 @@ def grouped_matmul(call: Call) -> Dim:
     return call.output.elements * left[-1]
 
 
-@op_rule("bilinear", family="matmul", torch=names("aten.bilinear"), weight=2, elementwise=bias_additions(3))
+@op_rule(
+    "bilinear",
+    family="matmul",
+    torch=names("aten.bilinear"),
+    weight=2,
+    elementwise=bias_additions(3),
+    traits=("blas",),
+)
 def bilinear(call: Call) -> Dim:
     """x1^T W x2 per sample and output feature: x1^T W (both inner sizes), then a dot product with x2."""
     rows = math.prod(call.output.shape[:-1])

@@ -40,6 +40,10 @@ def gates(per_unit: int) -> Formula:
     onnx=names("LSTM com.microsoft::DynamicQuantizeLSTM"),
     tflite=names("LSTM UNIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_LSTM"),
     elementwise=gates(17),
+    traits=(
+        "blas",
+        "weight_rows",
+    ),
 )
 def lstm(call: Call) -> Dim:
     """Steps x batch x elements of the input, recurrent and projection matrices."""
@@ -52,6 +56,10 @@ def lstm(call: Call) -> Dim:
     torch=names("aten.gru aten.gru_cell aten.quantized_gru quantized.quantized_gru_cell_dynamic"),
     onnx=names("GRU"),
     elementwise=gates(13),
+    traits=(
+        "blas",
+        "weight_rows",
+    ),
 )
 def gru(call: Call) -> Dim:
     """Steps x batch x elements of the input and recurrent matrices."""
@@ -68,6 +76,10 @@ def gru(call: Call) -> Dim:
     onnx=names("RNN"),
     tflite=names("RNN UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_RNN"),
     elementwise=gates(3),
+    traits=(
+        "blas",
+        "weight_rows",
+    ),
 )
 def rnn(call: Call) -> Dim:
     """Steps x batch x elements of the input and recurrent matrices."""

@@ -18,6 +18,9 @@ def reduction(
     reads: Traffic | None = None,
     weight: int | None = None,
     buffers: tuple[int, ...] = (),
+    traits: str = "",
+    latency: str = "",
+    alike: str = "",
 ) -> None:
     """Register an op kind whose work is proportional to its input size."""
     register(
@@ -32,6 +35,9 @@ def reduction(
             tflite=names(tflite),
             weight=weight,
             buffers=buffers,
+            traits=names(traits),
+            latency=latency,
+            alike=alike,
         )
     )
 
@@ -42,11 +48,18 @@ def _pooling(call: Call) -> Dim:
     return call.input(0).elements if taps is None else taps * call.output.elements
 
 
-reduction("sum", "aten.sum aten.nansum", "ReduceSum ReduceLogSum", "SUM")
-reduction("mean", "aten.mean aten.nanmean", "ReduceMean com.microsoft::QLinearReduceMean", "MEAN")
-reduction("max", "aten.max aten.amax", "ReduceMax", "REDUCE_MAX")
-reduction("min", "aten.min aten.amin", "ReduceMin", "REDUCE_MIN")
-reduction("prod", "aten.prod", "ReduceProd", "REDUCE_PROD")
+reduction("sum", "aten.sum aten.nansum", "ReduceSum ReduceLogSum", "SUM", traits="reduces")
+reduction(
+    "mean",
+    "aten.mean aten.nanmean",
+    "ReduceMean com.microsoft::QLinearReduceMean",
+    "MEAN",
+    traits="reduces",
+    alike="pool",
+)
+reduction("max", "aten.max aten.amax", "ReduceMax", "REDUCE_MAX", traits="reduces")
+reduction("min", "aten.min aten.amin", "ReduceMin", "REDUCE_MIN", traits="reduces")
+reduction("prod", "aten.prod", "ReduceProd", "REDUCE_PROD", traits="reduces")
 reduction(
     "reduce",
     "-",
@@ -73,6 +86,7 @@ reduction(
     "aten.var aten.std aten.var_mean aten.std_mean",
     formula=per_input(3),
     summary="3 operations per input element: sum, square, sum of squares.",
+    traits="reduces",
 )
 reduction(
     "norm_reduction",
@@ -80,6 +94,7 @@ reduction(
     "ReduceL1 ReduceL2 ReduceSumSquare",
     formula=per_input(2),
     summary="2 operations per input element.",
+    traits="reduces",
 )
 reduction(
     "logsumexp",
@@ -118,12 +133,16 @@ reduction(
     "AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D REDUCE_WINDOW STABLEHLO_REDUCE_WINDOW",
     formula=_pooling,
     summary="1 operation per window tap and output element, padding included.",
+    traits="activates integer",
+    latency="pool",
 )
 reduction(
     "global_pool",
     "aten.adaptive_avg_pool1d aten.adaptive_avg_pool2d aten.adaptive_avg_pool3d aten._adaptive_avg_pool2d"
     " aten._adaptive_avg_pool3d aten.adaptive_max_pool1d aten.adaptive_max_pool2d aten.adaptive_max_pool3d",
     "GlobalAveragePool GlobalMaxPool GlobalLpPool com.microsoft::QLinearGlobalAveragePool",
+    traits="integer reduces",
+    alike="pool",
 )
 
 
@@ -143,6 +162,8 @@ reduction(
     formula=per_output(2),
     summary="2 operations per output element: the folded scale and shift.",
     buffers=(3, 4),
+    traits="pointwise trained",
+    latency="batch_norm",
 )
 
 
@@ -160,6 +181,7 @@ reduction(
         " 1 each for a scale and a shift if present."
     ),
     buffers=(3, 4),
+    latency="layer_norm",
 )
 reduction(
     "layer_norm",
@@ -172,6 +194,8 @@ reduction(
         "Per element: 1 for the mean, 2 for the variance, 2 to normalize, 1 each for a scale and a shift"
         " if present."
     ),
+    traits="reduces trained",
+    latency="layer_norm",
 )
 reduction(
     "skip_layer_norm",
@@ -181,6 +205,8 @@ reduction(
         (6 + call.has_input(2) + call.has_input(3) + call.has_input(4)) * call.output.elements
     ),
     summary="An addition (two with a bias), then a layer normalization.",
+    traits="trained",
+    latency="layer_norm",
 )
 
 
@@ -200,6 +226,8 @@ reduction(
     reads=_embedded_norm_reads,
     summary="The sum of two or three embeddings, then a layer normalization with scale and shift.",
     weight=2,
+    traits="trained",
+    latency="layer_norm",
 )
 reduction(
     "skip_rms_norm",
@@ -207,6 +235,8 @@ reduction(
     "com.microsoft::SkipSimplifiedLayerNormalization",
     formula=lambda call: (4 + call.has_input(2) + call.has_input(3)) * call.output.elements,
     summary="An addition (two with a bias), then an RMS normalization.",
+    traits="trained",
+    latency="layer_norm",
 )
 reduction(
     "rms_norm",
@@ -214,6 +244,8 @@ reduction(
     "RMSNormalization SimplifiedLayerNormalization",
     formula=lambda call: (3 + call.has_input(1)) * call.output.elements,
     summary="Per element: 2 for the mean square, 1 to normalize, 1 for a scale if present.",
+    traits="reduces trained",
+    latency="layer_norm",
 )
 reduction(
     "weight_norm",
@@ -244,6 +276,8 @@ reduction(
     "SOFTMAX LOG_SOFTMAX",
     formula=per_output(5),
     summary="Per element: maximum, difference, exponential, sum, division.",
+    traits="reduces",
+    latency="softmax",
 )
 # The distance of two vectors: a difference, a square and a sum per coordinate.
 reduction(

@@ -40,9 +40,6 @@ _TABLES: dict[str, tuple[int, ...]] = {
     "com.microsoft::GroupQueryAttention": (7, 8),
 }
 _WEIGHTED_FAMILIES = frozenset({"conv", "matmul", "recurrent", "attention", "lookup"})
-_WEIGHTED_KINDS = frozenset(
-    {"batch_norm", "layer_norm", "skip_layer_norm", "skip_rms_norm", "rms_norm", "embed_layer_norm", "prelu"}
-)
 # Operators that multiply their operands, and operators that only convert or rearrange them before.
 _MULTIPLYING_FAMILIES = frozenset({"conv", "matmul", "recurrent"})
 _LAST_FACTOR = 2  # the last input that can be a factor: recurrent operators have weights at 1 and 2
@@ -156,6 +153,6 @@ def _use_of(node: Node, index: int) -> int:
     if index in rule.buffers:
         return _TABLE
     use = _DATA
-    if rule.family in _WEIGHTED_FAMILIES or rule.kind in _WEIGHTED_KINDS:
+    if rule.family in _WEIGHTED_FAMILIES or "trained" in rule.traits:
         use |= _WEIGHT
     return use | _QUANTIZED if scales else use

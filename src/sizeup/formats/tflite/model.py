@@ -311,10 +311,7 @@ _DATA_INPUTS: dict[str, Sequence[int]] = {
 
 def _computes(rule: OpRule) -> bool:
     """Whether an operator computes new values rather than converting or copying them."""
-    return rule.macs is not None or (rule.elementwise is not None and rule.kind not in _CONVERSIONS)
-
-
-_CONVERSIONS = ("cast", "quantize", "dequantize", "fake_quantize", "complex_part", "decode")
+    return rule.macs is not None or (rule.elementwise is not None and "converts" not in rule.traits)
 
 
 class _DerivedConstants:

@@ -34,10 +34,9 @@ from sizeup.formats.torch.isolation import preserve_state
 from sizeup.formats.torch.modes import run_mode
 from sizeup.formats.torch.operators import Operator, decompose, lower_call, operator_of, tensor_arguments
 from sizeup.graph import ABSENT, Graph
+from sizeup.ops import has_trait
 
 _CHUNK = 1 << 24
-# Ops whose weights have output channels along axis 0.
-_ROWS = ("conv", "deform_conv", "lstm", "gru", "rnn", "embedding")
 _FUSED_PRODUCTS = ("aten._native_multi_head_attention", "aten._transformer_encoder_layer_fwd")
 
 
@@ -133,7 +132,7 @@ class TorchRunner:
         """Return the output channel axis of a weight, or None."""
         graph_op = self.graph.ops[op]
         shape = self.graph.tensors[identity].shape or ()
-        if graph_op.kind in _ROWS or graph_op.source in _FUSED_PRODUCTS:
+        if has_trait(graph_op.kind, "weight_rows") or graph_op.source in _FUSED_PRODUCTS:
             return 0
         if graph_op.kind == "conv_transpose":
             return 1

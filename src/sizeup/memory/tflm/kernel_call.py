@@ -61,7 +61,8 @@ class Kernel:
     """C structures of a kernel (fields as in `layout.extent`): its parsed options and its OpData.
 
     Prepare allocates a temporary TfLiteTensor per tensor. `again` lists the inputs (-1: the output) for which
-    it does so twice.
+    it does so twice. `inputs` is the number of them that it takes: 2 is exact, 2+ is the least; with `own`,
+    rules of this kernel count them.
     """
 
     options: str = ""
@@ -72,6 +73,8 @@ class Kernel:
     overwrites: bool = (
         False  # persistent memory may overwrite the zero points of its output: not read anymore
     )
+    inputs: str = ""
+    outputs: int = 1  # the fewest
 
 
 def shape_of(tensor: Tensor) -> tuple[int, ...]:

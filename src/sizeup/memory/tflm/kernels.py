@@ -243,116 +243,115 @@ def _command_stream(call: Call) -> Sequence[int]:
 
 
 EVAL_TENSOR = "2pe"
-_REDUCER = Kernel("b", "11i", _reduce, again=(0, 1, -1))
-_POOL = Kernel("e4ie4i", "8i")
-_COMPARISON = Kernel("", "8i")
-_PLAIN = Kernel()
+_REDUCER = Kernel("b", "11i", _reduce, again=(0, 1, -1), inputs="2+")
+_POOL = Kernel("e4ie4i", "8i", inputs="1+")
+_COMPARISON = Kernel("", "8i", inputs="2+")
 
 ETHOS_U = "ethos-u"
 """The operator that Vela puts in place of those that it compiles."""
 # tensorflow/lite/micro/kernels/ethos_u/ethosu.cc, which only firmware for an Ethos-U has.
-ETHOS_U_KERNEL = Kernel("", "3i", _ethos_u, tensors=_command_stream)
+ETHOS_U_KERNEL = Kernel("", "3i", _ethos_u, tensors=_command_stream, inputs="own")
 
 KERNELS: dict[str, Kernel] = {
-    "CONV_2D": Kernel("e2ie2ie", "9i2p3i|2i", _per_channel(0), again=(0, 1, -1)),
-    "DEPTHWISE_CONV_2D": Kernel("e3ie2i", "9i2p3i|2i", _per_channel(3), again=(0, 1, -1)),
+    "CONV_2D": Kernel("e2ie2ie", "9i2p3i|2i", _per_channel(0), again=(0, 1, -1), inputs="own"),
+    "DEPTHWISE_CONV_2D": Kernel("e3ie2i", "9i2p3i|2i", _per_channel(3), again=(0, 1, -1), inputs="2+"),
     "TRANSPOSE_CONV": Kernel(
-        "e2i2e", "16i2p|2i", transposed_convolution, tensors=transposed_convolution_tensors
+        "e2i2e", "16i2p|2i", transposed_convolution, tensors=transposed_convolution_tensors, inputs="own"
     ),
     # The package on PyPI is newer than the sources of the boards, and its options have two more fields.
-    "FULLY_CONNECTED": Kernel("2e2be|pi", "9i2pb|2i", _fully_connected, overwrites=True),
-    "BATCH_MATMUL": Kernel("3b", "3p3b", batch_matmul),
-    "SVDF": Kernel("ieb", "9i", _svdf),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel("e2i3b", "172i", _lstm),
+    "FULLY_CONNECTED": Kernel("2e2be|pi", "9i2pb|2i", _fully_connected, overwrites=True, inputs="own"),
+    "BATCH_MATMUL": Kernel("3b", "3p3b", batch_matmul, inputs="2"),
+    "SVDF": Kernel("ieb", "9i", _svdf, inputs="own"),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel("e2i3b", "172i", _lstm, inputs="own"),
     "AVERAGE_POOL_2D": _POOL,
     "MAX_POOL_2D": _POOL,
-    "L2_POOL_2D": Kernel("e4ie4i", "", _pooled),
-    "SOFTMAX": Kernel("i", "l7i5p", _softmax),
-    "LOG_SOFTMAX": Kernel("", "", _int8_only("5i2p")),
-    "L2_NORMALIZATION": Kernel("e", "i"),
-    "CUMSUM": Kernel("2b", "", _int8_only("9i")),
-    "MEAN": Kernel("b", "11i", _mean_or_sum, again=(0, 1, -1)),
-    "SUM": Kernel("b", "11i", _mean_or_sum, again=(0, 1, -1)),
+    "L2_POOL_2D": Kernel("e4ie4i", "", _pooled, inputs="1"),
+    "SOFTMAX": Kernel("i", "l7i5p", _softmax, inputs="1"),
+    "LOG_SOFTMAX": Kernel("", "", _int8_only("5i2p"), inputs="1"),
+    "L2_NORMALIZATION": Kernel("e", "i", inputs="1"),
+    "CUMSUM": Kernel("2b", "", _int8_only("9i"), inputs="2"),
+    "MEAN": Kernel("b", "11i", _mean_or_sum, again=(0, 1, -1), inputs="2+"),
+    "SUM": Kernel("b", "11i", _mean_or_sum, again=(0, 1, -1), inputs="2+"),
     "REDUCE_ALL": _REDUCER,
     "REDUCE_MAX": _REDUCER,
     "REDUCE_MIN": _REDUCER,
-    "ADD": Kernel("eb", "15i"),
-    "SUB": Kernel("eb", "13i"),
-    "MUL": Kernel("e", "9i"),
-    "DIV": Kernel("e", "7i"),
-    "ADD_N": Kernel("", "", _add_n),
-    "SQUARED_DIFFERENCE": Kernel("", "28i"),
-    "PRELU": Kernel("", "7i"),
-    "RELU": Kernel("", "7i"),
-    "RELU6": Kernel("", "2i"),
-    "LEAKY_RELU": Kernel("i", "6i"),
-    "ELU": Kernel("", "256b"),
-    "HARD_SWISH": Kernel("", "5i"),
-    "LOGISTIC": Kernel("", "4i"),
-    "TANH": Kernel("", "4i", again=(0,)),
-    "ABS": Kernel("", "7i"),
-    "RSQRT": Kernel("", "7i"),
-    "QUANTIZE": Kernel("", "4l"),
-    "DEQUANTIZE": Kernel("", "4l"),
-    "SELECT_V2": Kernel("", "b"),
-    "CONCATENATION": Kernel("ie", "b2ph2i|10i", again=(0,)),
-    "STRIDED_SLICE": Kernel("5ib", "21i"),
-    "PAD": Kernel("", "14i"),
-    "PADV2": Kernel("", "14i"),
-    "MIRROR_PAD": Kernel("e", "5i", _mirror_pad),
-    "SPACE_TO_BATCH_ND": Kernel("", "i"),
-    "RESHAPE": Kernel("9i"),
-    "SQUEEZE": Kernel("9i"),
-    "CAST": Kernel("2e"),
-    "SHAPE": Kernel("e"),
-    "PACK": Kernel("2i"),
-    "UNPACK": Kernel("2i"),
-    "SPLIT": Kernel("i"),
-    "SPLIT_V": Kernel("i"),
-    "ARG_MAX": Kernel("e"),
-    "ARG_MIN": Kernel("e"),
-    "RESIZE_BILINEAR": Kernel("2b"),
-    "RESIZE_NEAREST_NEIGHBOR": Kernel("2b"),
-    "GATHER": Kernel("2i", "", _gathered),
-    "GATHER_ND": Kernel("", "", _gathered_slices),
-    "EMBEDDING_LOOKUP": Kernel("", "", _embedding_lookup),
-    "DEPTH_TO_SPACE": Kernel("i", "", _rearranged),
-    "SPACE_TO_DEPTH": Kernel("i", "", _rearranged),
-    "IF": Kernel("2i", "2i"),
-    "WHILE": Kernel("2i", "2i"),
-    "CALL_ONCE": Kernel("i", "2i"),
-    "VAR_HANDLE": Kernel("2p", "i"),
-    "READ_VARIABLE": _PLAIN,
-    "ASSIGN_VARIABLE": Kernel("", "|i"),  # plus the variable itself on its first assignment
-    "SignalWindow": Kernel("", "2i"),
-    "SignalFftAutoScale": _PLAIN,
-    "SignalRfft": Kernel("", "", _rfft),
-    "SignalEnergy": Kernel("", "2i"),
-    "SignalFilterBank": Kernel("", "", _filter_bank),
-    "SignalFilterBankSquareRoot": _PLAIN,
-    "SignalFilterBankSpectralSubtraction": Kernel("", "", _spectral_subtraction),
-    "SignalPCAN": Kernel("", "i"),
-    "SignalFilterBankLog": Kernel("", "2i"),
-    "TFLM_DECODE": Kernel("", "", _decode),
+    "ADD": Kernel("eb", "15i", inputs="2+"),
+    "SUB": Kernel("eb", "13i", inputs="2+"),
+    "MUL": Kernel("e", "9i", inputs="2"),
+    "DIV": Kernel("e", "7i", inputs="2+"),
+    "ADD_N": Kernel("", "", _add_n, inputs="1+"),
+    "SQUARED_DIFFERENCE": Kernel("", "28i", inputs="2"),
+    "PRELU": Kernel("", "7i", inputs="2+"),
+    "RELU": Kernel("", "7i", inputs="1+"),
+    "RELU6": Kernel("", "2i", inputs="1+"),
+    "LEAKY_RELU": Kernel("i", "6i", inputs="1"),
+    "ELU": Kernel("", "256b", inputs="1"),
+    "HARD_SWISH": Kernel("", "5i", inputs="1"),
+    "LOGISTIC": Kernel("", "4i", inputs="1+"),
+    "TANH": Kernel("", "4i", again=(0,), inputs="1"),
+    "ABS": Kernel("", "7i", inputs="1"),
+    "RSQRT": Kernel("", "7i", inputs="1"),
+    "QUANTIZE": Kernel("", "4l", inputs="1"),
+    "DEQUANTIZE": Kernel("", "4l", inputs="1"),
+    "SELECT_V2": Kernel("", "b", inputs="3"),
+    "CONCATENATION": Kernel("ie", "b2ph2i|10i", again=(0,), inputs="1+"),
+    "STRIDED_SLICE": Kernel("5ib", "21i", inputs="4"),
+    "PAD": Kernel("", "14i", inputs="2+"),
+    "PADV2": Kernel("", "14i", inputs="2+"),
+    "MIRROR_PAD": Kernel("e", "5i", _mirror_pad, inputs="2+"),
+    "SPACE_TO_BATCH_ND": Kernel("", "i", inputs="3"),
+    "RESHAPE": Kernel("9i", inputs="1+"),
+    "SQUEEZE": Kernel("9i", inputs="1"),
+    "CAST": Kernel("2e", inputs="1"),
+    "SHAPE": Kernel("e", inputs="1"),
+    "PACK": Kernel("2i", inputs="1+"),
+    "UNPACK": Kernel("2i", inputs="1+"),
+    "SPLIT": Kernel("i", inputs="2+", outputs=0),
+    "SPLIT_V": Kernel("i", inputs="3", outputs=0),
+    "ARG_MAX": Kernel("e", inputs="2+"),
+    "ARG_MIN": Kernel("e", inputs="2+"),
+    "RESIZE_BILINEAR": Kernel("2b", inputs="2"),
+    "RESIZE_NEAREST_NEIGHBOR": Kernel("2b", inputs="2"),
+    "GATHER": Kernel("2i", "", _gathered, inputs="2"),
+    "GATHER_ND": Kernel("", "", _gathered_slices, inputs="2"),
+    "EMBEDDING_LOOKUP": Kernel("", "", _embedding_lookup, inputs="2"),
+    "DEPTH_TO_SPACE": Kernel("i", "", _rearranged, inputs="1"),
+    "SPACE_TO_DEPTH": Kernel("i", "", _rearranged, inputs="1"),
+    "IF": Kernel("2i", "2i", inputs="1+", outputs=0),
+    "WHILE": Kernel("2i", "2i", inputs="own", outputs=0),
+    "CALL_ONCE": Kernel("i", "2i", inputs="0", outputs=0),
+    "VAR_HANDLE": Kernel("2p", "i", inputs="0"),
+    "READ_VARIABLE": Kernel(inputs="1+"),
+    "ASSIGN_VARIABLE": Kernel(
+        "", "|i", inputs="2", outputs=0
+    ),  # plus the variable itself on its first assignment
+    "SignalWindow": Kernel("", "2i", inputs="2"),
+    "SignalFftAutoScale": Kernel(inputs="1"),
+    "SignalRfft": Kernel("", "", _rfft, inputs="1"),
+    "SignalEnergy": Kernel("", "2i", inputs="1"),
+    "SignalFilterBank": Kernel("", "", _filter_bank, inputs="6"),
+    "SignalFilterBankSquareRoot": Kernel(inputs="2"),
+    "SignalFilterBankSpectralSubtraction": Kernel("", "", _spectral_subtraction, inputs="1"),
+    "SignalPCAN": Kernel("", "i", inputs="3"),
+    "SignalFilterBankLog": Kernel("", "2i", inputs="1"),
+    "TFLM_DECODE": Kernel("", "", _decode, inputs="2+"),
 }
 KERNELS |= dict.fromkeys(
     ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"), _COMPARISON
 )
-# Kernels without requests.
-KERNELS |= dict.fromkeys(
-    (
-        *(
-            "BATCH_TO_SPACE_ND",
-            "BROADCAST_ARGS",
-            "BROADCAST_TO",
-            "CEIL",
-            "COS",
-            "DYNAMIC_UPDATE_SLICE",
-            "EXP",
-        ),
-        *("EXPAND_DIMS", "FILL", "FLOOR", "FLOOR_DIV", "FLOOR_MOD", "LOG", "LOGICAL_AND", "LOGICAL_NOT"),
-        *("LOGICAL_OR", "MAXIMUM", "MINIMUM", "NEG", "REVERSE_V2", "ROUND", "SIN", "SLICE", "SQRT", "SQUARE"),
-        *("TRANSPOSE", "ZEROS_LIKE"),
-    ),
-    _PLAIN,
-)
+# Kernels without requests, by their inputs.
+_PLAIN = {
+    "1": "CEIL COS EXP LOG LOGICAL_NOT ROUND SIN SQRT SQUARE ZEROS_LIKE",
+    "1+": "FLOOR NEG",
+    "2": "BROADCAST_ARGS BROADCAST_TO EXPAND_DIMS FLOOR_DIV FLOOR_MOD REVERSE_V2 TRANSPOSE",
+    "2+": "FILL LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM",
+    "3": "BATCH_TO_SPACE_ND DYNAMIC_UPDATE_SLICE SLICE",
+}
+KERNELS |= {name: Kernel(inputs=count) for count, names in _PLAIN.items() for name in names.split()}
+# Kernels whose persistent memory is not known.
+UNSIZED = {
+    "CIRCULAR_BUFFER": Kernel(inputs="own"),
+    "TFLite_Detection_PostProcess": Kernel(inputs="3"),
+    **dict.fromkeys(("SignalDelay", "SignalFramer", "SignalIrfft"), Kernel(inputs="1")),
+    **dict.fromkeys(("SignalOverlapAdd", "SignalStacker"), Kernel(inputs="1")),
+}

@@ -10,59 +10,25 @@ import math
 
 from sizeup.memory.tflm.kernel_call import Call
 from sizeup.memory.tflm.kernel_rules import INT8, INT16, scale, zero_point
+from sizeup.memory.tflm.kernels import ETHOS_U_KERNEL, KERNELS, UNSIZED
 
-_EXACT: dict[int, tuple[str, ...]] = {
-    0: ("CALL_ONCE",),
-    1: (
-        *("ABS", "CAST", "CEIL", "COS", "DEPTH_TO_SPACE", "DEQUANTIZE", "ELU", "EXP", "HARD_SWISH"),
-        *("L2_NORMALIZATION", "L2_POOL_2D", "LEAKY_RELU", "LOG", "LOGICAL_NOT", "LOG_SOFTMAX", "QUANTIZE"),
-        *("ROUND", "RSQRT", "SHAPE", "SIN", "SOFTMAX", "SPACE_TO_DEPTH", "SQRT", "SQUARE", "SQUEEZE", "TANH"),
-        "ZEROS_LIKE",
-    ),
-    2: (
-        *("ASSIGN_VARIABLE", "BATCH_MATMUL", "BROADCAST_ARGS", "BROADCAST_TO", "CUMSUM", "EMBEDDING_LOOKUP"),
-        *("EXPAND_DIMS", "FLOOR_DIV", "FLOOR_MOD", "GATHER", "GATHER_ND", "MUL", "RESIZE_BILINEAR"),
-        *("RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2", "SQUARED_DIFFERENCE", "TRANSPOSE"),
-    ),
-    3: (
-        *("BATCH_TO_SPACE_ND", "DYNAMIC_UPDATE_SLICE", "SELECT_V2", "SLICE", "SPACE_TO_BATCH_ND", "SPLIT_V"),
-        "TFLite_Detection_PostProcess",
-    ),
-    4: ("STRIDED_SLICE",),
-}
-_LEAST: dict[int, tuple[str, ...]] = {
-    1: (
-        *("ADD_N", "AVERAGE_POOL_2D", "CONCATENATION", "FLOOR", "IF", "LOGISTIC", "MAX_POOL_2D", "NEG"),
-        *("PACK", "READ_VARIABLE", "RELU", "RELU6", "RESHAPE", "UNPACK"),
-    ),
-    2: (
-        *("ADD", "ARG_MAX", "ARG_MIN", "DEPTHWISE_CONV_2D", "DIV", "EQUAL", "FILL", "GREATER"),
-        *("GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MEAN", "MINIMUM"),
-        *("MIRROR_PAD", "NOT_EQUAL", "PAD", "PADV2", "PRELU", "REDUCE_ALL", "REDUCE_MAX", "REDUCE_MIN"),
-        *("SPLIT", "SUB", "SUM", "TFLM_DECODE"),
-    ),
-}
-_EXACT_INPUTS = {name: count for count, names in _EXACT.items() for name in names}
-_LEAST_INPUTS = {name: count for count, names in _LEAST.items() for name in names}
 _OPTIONAL_INPUTS = {"PADV2": 2, "RESHAPE": 1, "SPLIT_V": 1}
-_WITHOUT_OUTPUTS = ("ASSIGN_VARIABLE", "CALL_ONCE", "IF", "SPLIT", "SPLIT_V", "WHILE")
 
 
 def operand_count(call: Call) -> str | None:
     """The number of inputs, all of them present, and an output; optional inputs are in other rules."""
     name, count = call.op.source, len(call.op.inputs)
-    exact, least = _EXACT_INPUTS.get(name), _LEAST_INPUTS.get(name)
-    if exact is not None and count != exact:
-        return f"takes {_inputs(exact)}, not {count}"
-    if least is not None and count < least:
-        return f"takes at least {_inputs(least)}, not {count}"
-    required = [position for position in range(count) if position != _OPTIONAL_INPUTS.get(name)]
-    absent = [position for position in required if not call.has(position)]
-    if absent and (exact is not None or least is not None):
-        return f"needs input {absent[0]}, which the file marks as absent"
-    if not call.op.outputs and name not in _WITHOUT_OUTPUTS:
-        return "needs an output"
-    return None
+    kernel = KERNELS.get(name) or UNSIZED.get(name, ETHOS_U_KERNEL)
+    if kernel.inputs != "own":
+        least = int(kernel.inputs.removesuffix("+"))
+        if kernel.inputs.endswith("+") and count < least:
+            return f"takes at least {_inputs(least)}, not {count}"
+        if kernel.inputs.isdigit() and count != least:
+            return f"takes {_inputs(least)}, not {count}"
+        required = [position for position in range(count) if position != _OPTIONAL_INPUTS.get(name)]
+        if absent := [position for position in required if not call.has(position)]:
+            return f"needs input {absent[0]}, which the file marks as absent"
+    return None if len(call.op.outputs) >= kernel.outputs else "needs an output"
 
 
 def _inputs(count: int) -> str:

@@ -9,18 +9,14 @@ from sizeup.graph import Graph, Op, Tensor, name_of
 from sizeup.memory.tflm.arithmetic_rules import ARITHMETIC, dequantize
 from sizeup.memory.tflm.kernel_call import Call, elements_of
 from sizeup.memory.tflm.kernel_rules import BOOL, Rules, dtype
-from sizeup.memory.tflm.kernels import ETHOS_U, KERNELS
+from sizeup.memory.tflm.kernels import ETHOS_U, KERNELS, UNSIZED
 from sizeup.memory.tflm.layout import FIRMWARE, Build
 from sizeup.memory.tflm.layout_rules import LAYOUT
 from sizeup.memory.tflm.operand_rules import OPERANDS
 from sizeup.memory.tflm.product_rules import PRODUCTS, product_types
 from sizeup.units import shape
 
-RESOLVED = frozenset(KERNELS) | {
-    # Kernels whose persistent memory is not known.
-    *("CIRCULAR_BUFFER", "TFLite_Detection_PostProcess"),
-    *("SignalDelay", "SignalFramer", "SignalIrfft", "SignalOverlapAdd", "SignalStacker"),
-}
+RESOLVED = frozenset((*KERNELS, *UNSIZED))
 """Operators that the interpreter has a kernel for."""
 
 _MAX_NAME = 60

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor, name_of
+from sizeup.memory.tflm.support import RESOLVED
+from sizeup.ops import cost_rule_of
 
 
 class Rows(NamedTuple):
@@ -62,15 +64,9 @@ class StripRule:
     is_pad: bool = False  # the operator is itself a padding
 
 
-_UNARY = frozenset(
-    (
-        *("ABS", "DEQUANTIZE", "ELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "QUANTIZE", "RELU", "RELU6"),
-        "TANH",
-    )
-)
-_BINARY = frozenset(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "PRELU", "SQUARED_DIFFERENCE"))
 _WINDOWS = frozenset(("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"))
-_TYPES = frozenset(("int8", "int16", "float32"))
+# Of computed tensors: what the kernels of SLICE and CONCATENATION move.
+_TYPES = frozenset(("int8", "int16", "int32", "float32", "bool"))
 _RANK = 4
 
 
@@ -82,7 +78,7 @@ def is_computed(tensor: Tensor) -> bool:
 def strip_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
     """How an operator is executed in strips along an axis, or the reason why it cannot be."""
     name, label = op.source or op.kind, _label(graph, op)
-    if name not in _UNARY | _BINARY | _WINDOWS | {"PAD", "CONCATENATION"}:
+    if name not in _WINDOWS | {"PAD", "CONCATENATION"} and not _is_elementwise(op):
         return f"{label} cannot be executed in strips"
     if len(op.outputs) != 1 or not op.inputs or op.inputs[0] == ABSENT:
         return f"{label} has no single output"
@@ -101,6 +97,12 @@ def strip_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
         if any(tensor.quant is not None and len(tensor.quant.scale) > 1 for tensor in sliced):
             return f"{label} has computed values with several scales"
     return rule
+
+
+def _is_elementwise(op: Op) -> bool:
+    """Whether TFLite Micro computes every element of the output from one element of each input."""
+    rule = cost_rule_of(op.kind)
+    return rule is not None and rule.family == "elementwise" and op.source in RESOLVED and op.source.isupper()
 
 
 def _label(graph: Graph, op: Op) -> str:
