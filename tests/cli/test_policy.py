@@ -132,17 +132,52 @@ def test_a_file_that_points_git_elsewhere_is_not_used(
     assert "is among the files of a work tree" in ended.err
 
 
-def test_a_linked_work_tree_and_a_submodule_are_used(
+def test_a_linked_work_tree_is_used(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _git(tree, "worktree", "add", "--quiet", str(tree / "linked"), "base")
+    monkeypatch.chdir(tree / "linked")
+    assert _gate(run).code == 0
+    save_product(tree / "linked" / "models" / "resnet8.onnx", 200)
+    assert _gate(run).code == 1
+
+
+def test_the_base_of_a_submodule_is_one_that_a_change_cannot_choose(
     run: Run, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _git(tree, "worktree", "add", "--quiet", str(tree / "linked"), "base")
-    _git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tree), "sub")
-    _git(tree / "sub", "tag", "--force", "base", "HEAD")
-    for name in ("linked", "sub"):
-        monkeypatch.chdir(tree / name)
-        assert _gate(run).code == 0
-        save_product(tree / name / "models" / "resnet8.onnx", 200)
-        assert _gate(run).code == 1
+    """The change moves the submodule to a history in which the base is grown already."""
+    _git(tmp_path, "clone", "--quiet", str(tree), "library")
+    _git(
+        tree,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(tmp_path / "library"),
+        "sub",
+    )
+    _commit(tree)
+    _git(tree, "tag", "--force", "base")
+    old = _git(tree / "sub", "rev-parse", "HEAD")
+    monkeypatch.chdir(tree / "sub")
+    for against in ("base", old, f"{old}~0"):  # the commit that the enclosing repository has at its own base
+        assert _gate(run, against=against).code == 0
+    save_product(tree / "sub" / "models" / "resnet8.onnx", 200)
+    assert _gate(run).code == 1
+    grown = _commit(tree / "sub")
+    _git(tree / "sub", "tag", "--force", "base", grown)
+    _commit(tree)
+    for budget, against in (("models/budgets.toml", "base"), ("base:models/budgets.toml", "base")):
+        ended = _gate(run, *_OUTPUTS, budget=budget, against=against)
+        assert ended.code == 3
+        _said(ended, "base is a revision of the submodule sub, whose history a change may")
+    check = run("check", "models/resnet8.onnx", "--macs", "100k", "--against", "base")
+    assert check.code == 3
+    assert "git -C .. rev-parse base:sub" in " ".join(check.out.split())
+    assert _gate(run, against=grown).code == 0  # as named by the command
+    _git(tree / "sub", "tag", "theirs")
+    _git(tree / "sub", "checkout", "--quiet", old)
+    assert _gate(run, budget="theirs:models/budgets.toml", against=old).code == 3
+    assert _gate(run, budget=f"{old}:models/budgets.toml", against=old).code == 0
 
 
 def test_a_budget_of_another_repository_is_refused(

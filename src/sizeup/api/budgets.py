@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.api.analyze import check_precision, target_of
 from sizeup.api.check import SECONDS, Model, build_check, int_limit, settings_files
-from sizeup.api.check_each import Progress, check_each, error_check
+from sizeup.api.check_each import Progress, check_each, doubted, error_check
 from sizeup.api.check_options import command_options
 from sizeup.api.limits import NO_LIMITS, WorkLimits
 from sizeup.errors import BudgetError, UnboundDimension
@@ -100,7 +100,8 @@ def run_budgets(
         else:
             paths, errors = budgets.models()
         readable = [*settings_files(revision), Path(copies), *map(budgets.setting, budgets.settings())]
-        checks = [*check_each(paths, gate.checks_of, revision, progress, work_limits, readable)]
+        judged = check_each(paths, gate.checks_of, revision, progress, work_limits, readable)
+        checks = [*doubted(judged, source, revision)]
         checks += [replace(error_check(pattern, error), name=pattern) for pattern, error in errors.items()]
         checks += policy.checks(None if models else tuple(checks))
         return tuple(checks), gate.write_baselines()

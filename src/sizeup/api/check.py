@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import cost
 from sizeup.api.analyze import check_precision, target_of
-from sizeup.api.check_each import Progress, at_revision, check_each, device_edits
+from sizeup.api.check_each import Progress, at_revision, check_each, device_edits, doubted
 from sizeup.api.check_llm import check_served, is_served
 from sizeup.api.check_options import (
     boards_command,
@@ -151,7 +151,7 @@ def check_models(
 
     readable = settings_files(revision, options.precision)
     checks = check_each(models, check_one, revision, progress, work_limits, readable)
-    return (*checks, *(() if revision is None else device_edits(revision)))
+    return (*doubted(checks, revision), *(() if revision is None else device_edits(revision)))
 
 
 def settings_files(revision: Revision | None, *precisions: PrecisionSpec) -> list[Path]:

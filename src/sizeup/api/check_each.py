@@ -64,6 +64,13 @@ def _checks_of(
     return check_in_worker(model, check_all, limits, files)
 
 
+def doubted(checks: Iterable[Check], *revisions: Revision | None) -> Iterator[Check]:
+    """The checks, undetermined instead of a yes if the change may have chosen a revision they rely on."""
+    doubts = tuple(dict.fromkeys(filter(None, (each.doubt for each in revisions if each is not None))))
+    for check in checks:
+        yield replace(check, undetermined_reasons=doubts) if doubts and check.has_verdict else check
+
+
 def error_check(model: str, error: Exception) -> Check:
     """The check of a model, or of a pattern of models, that ended in an error."""
     from sizeup.results.check import Check

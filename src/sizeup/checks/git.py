@@ -55,6 +55,12 @@ class Repository:
         """The git folder with the objects, which linked work trees share."""
         return self.top / self.run("rev-parse", "--git-common-dir")
 
+    @cached_property
+    def outer(self) -> Repository | None:
+        """The repository that this one is a submodule of."""
+        top = _run(self.top, "rev-parse", "--show-superproject-working-tree")
+        return open_repository(Path(top)) if top else None
+
     def commit(self, name: str) -> str:
         """The commit of a revision; raises RevisionError if it does not exist, or a name means several."""
         if not name or name.startswith("-") or "\0" in name:
@@ -113,6 +119,11 @@ def open_repository(folder: Path) -> Repository:
     if not is_believed:
         raise RevisionError(f"{folder}: its git repository {git_folder} is among the files of a work tree")
     return Repository(top, git_folder)
+
+
+def is_object(name: str) -> bool:
+    """Whether a revision is named by the full name of an object, so that no ref decides what it is."""
+    return bool(_OBJECT.fullmatch(_SUFFIX.sub("", name)))
 
 
 def blob_names(path: Path, like: str) -> tuple[str, str]:

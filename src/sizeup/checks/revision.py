@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from sizeup.checks.budgets import Budgets
-from sizeup.checks.git import Repository, blob_names, open_repository, text_name
+from sizeup.checks.git import Repository, blob_names, is_object, open_repository, text_name
 from sizeup.errors import LfsPointer, RevisionError, SizeupError
 from sizeup.formats import LFS_MAX_BYTES, lfs_object
 from sizeup.formats.digest import sha256_of
@@ -46,6 +47,26 @@ class Revision:
     def top(self) -> Path:
         """The root of the work tree."""
         return self.repository.top
+
+    @property
+    def doubt(self) -> str:
+        """Why the judged change may have chosen the commit, as it chooses the history of a submodule; or ''.
+
+        It did not if the user named the commit itself, or the enclosing repository has it at that revision.
+        """
+        outer = self.repository.outer
+        if outer is None or is_object(self.name):
+            return ""
+        path = self.top.relative_to(outer.top).as_posix()
+        with suppress(RevisionError):
+            base = Revision(self.name, outer.commit(self.name), outer)
+            if base._entries.get(path) == _Entry(_SUBMODULE, self.commit) and not base.doubt:
+                return ""
+        folder, name = os.path.relpath(outer.top), f"{self.name}:{path}"
+        return (
+            f"{self.name} is a revision of the submodule {path}, whose history a change may choose;"
+            f" name the commit, as printed by: git -C {shlex.quote(folder)} rev-parse {shlex.quote(name)}"
+        )
 
     @cached_property
     def _entries(self) -> dict[str, _Entry]:

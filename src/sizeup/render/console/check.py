@@ -179,7 +179,7 @@ def notices(check: Check) -> Iterator[Finding]:
     if lower:
         text = f"baseline can be lowered: {', '.join(lower)}; run {check.update_command}"
         yield Finding("baseline", text, "notice")
-    is_compared = check.has_verdict and check.is_model and not check.undetermined_reasons
+    is_compared = check.has_verdict and check.is_model and bool(check.limits)
     if check.base_revision and is_compared and not check.no_baseline_reason:
         texts = [f"{quantity_title(name)} {_change(growth)}" for name, growth in check.changes]
         yield Finding(_since(check), ", ".join(texts) or "no change")
