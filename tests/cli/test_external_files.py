@@ -30,7 +30,7 @@ def onnx_model(location: str) -> bytes:
     graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", ends[:1], ends[1:])
     graph.initializer.append(weight)
     content: bytes = onnx.helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 17)]
+        graph, ir_version=10, opset_imports=[helper.make_opsetid("", 17)]
     ).SerializeToString()
     return content
 
@@ -270,3 +270,23 @@ def test_a_length_that_the_file_does_not_have_allocates_nothing(tmp_path: Path) 
     (tmp_path / "w.bin").write_bytes(SECRET)
     with pytest.raises(SizeupError, match="file is too short, the model refers to byte"):
         _read_weight(tmp_path / "model.tflite")
+
+
+@pytest.mark.parametrize("state", ["present", "missing", "cut short", "a link elsewhere"])
+def test_a_runtime_does_not_load_a_model_without_its_weights(
+    state: str, run: Run, repository: Repository
+) -> None:
+    model, weights = repository.model("weights.bin"), repository.home / "weights.bin"
+    if state == "a link elsewhere":
+        weights.symlink_to(repository.secret)
+    elif state != "missing":
+        weights.write_bytes(bytes(16 if state == "present" else 15))
+    target = "rpi5/ort" if repository.suffix == ".onnx" else "rpi5/litert"
+    ended = run("check", str(model), "-d", target, "--no-remedies")
+    if state == "cut short" and repository.suffix == ".onnx":
+        assert ended.code == 2
+        return
+    assert ended.code == (0 if state == "present" else 3), ended.out + ended.err
+    assert ("weights file 'weights.bin' is missing" in " ".join(ended.out.split())) == (ended.code == 3)
+    assert sizeup.analyze(model).totals.params == 4
+    assert run("check", str(model), "--params", "4").code == 0  # an amount that no runtime decides

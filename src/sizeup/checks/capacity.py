@@ -101,6 +101,11 @@ def fit_memory(
         memory = _undetermined(memory, "host", support.undetermined_reason)
     if missing:
         memory = _undetermined(memory, "missing operators", _missing_operators(missing, target.runtime))
+    if needs.graph.missing_files and not is_unreadable(needs.graph.format, target.runtime.formats):
+        reason = (
+            f"weights file {units.quoted(needs.graph.missing_files[0])} is missing, or cannot be read in full"
+        )
+        memory = _undetermined(memory, "weights file", reason)
     onnx = onnx_support(needs, target)
     if onnx.undetermined_reason:
         memory = _undetermined(memory, "operators", onnx.undetermined_reason)

@@ -55,3 +55,11 @@ def external_file(home: ModelFolders, name: str, label: str) -> Path:
     if not is_regular:
         raise CorruptModel(f"{label}: {path} is not a regular file")
     return path
+
+
+def external_size(home: ModelFolders, name: str) -> int | None:
+    """The size of an external file; None if it is missing or may not be read, or there is no folder."""
+    try:
+        return external_file(home, name, "a constant").stat().st_size
+    except (LoadError, OSError):  # reported when a value is read
+        return None

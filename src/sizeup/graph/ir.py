@@ -174,6 +174,7 @@ class Graph:
     placeholder_sizes: tuple[str, ...] = ()  # inputs whose recorded sizes stand for any size, as sentences
     weights_are_upper_bound: bool = False  # they are stored in a format whose size is unknown
     requirements: Requirements | None = None  # of an .onnx file
+    missing_files: tuple[str, ...] = ()  # of weights: they do not exist, cannot be read, or are too short
 
     def __repr__(self) -> str:
         # The generated repr would be as long as the model.

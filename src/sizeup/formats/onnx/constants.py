@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
-from sizeup.errors import CorruptModel, LoadError
-from sizeup.formats.external import ModelFolders, check_inside, external_file
+from sizeup.errors import CorruptModel
+from sizeup.formats.external import ModelFolders, check_inside, external_file, external_size
 from sizeup.formats.onnx.value_types import MAX_DIMENSIONS, dtype_of
 from sizeup.units import quoted
 
@@ -76,13 +76,20 @@ class RemovedTensors:
         """The bytes of all constants in other files; shared regions count once."""
         return sum(self._regions.values())
 
+    @property
+    def missing_files(self) -> tuple[str, ...]:
+        """The other files that cannot be read, of a model with a folder."""
+        return tuple(sorted(name for name, size in self._sizes.items() if self.home and size is None))
+
     def note_region(self, region: Region, size: int) -> None:
         """Record the region of a constant; raises CorruptModel if its file exists and is shorter."""
         if region.location == self._file:
             return
         key = (region.location, region.offset)
         self._regions[key] = max(size, self._regions.get(key, 0))
-        available = self._size_of(region.location)
+        if region.location not in self._sizes:
+            self._sizes[region.location] = external_size(self.home, region.location)
+        available = self._sizes[region.location]
         if available is not None and region.offset + size > available:
             raise CorruptModel(
                 f"{region.location!r} has {available:,} bytes; a constant of {size:,} bytes starts at"
@@ -92,15 +99,6 @@ class RemovedTensors:
     @cached_property
     def _sizes(self) -> dict[str, int | None]:
         return {}
-
-    def _size_of(self, location: str) -> int | None:
-        """The size of an external file; None if it is missing or there is no folder to look in."""
-        if location not in self._sizes:
-            try:
-                self._sizes[location] = external_file(self.home, location, "a constant").stat().st_size
-            except (CorruptModel, LoadError, OSError):  # reported when a value is read
-                self._sizes[location] = None
-        return self._sizes[location]
 
     def _remove(
         self, name: str, dims: Iterable[int], element: int, tensor: TensorProto | SparseTensorProto

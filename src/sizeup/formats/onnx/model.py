@@ -54,7 +54,8 @@ def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int
     inference.infer(block)
     shared = Shared(inference, Roles(block))
     graph = BlockBuilder(block, shared).build(light.name, inference.notes)
-    return replace(graph, requirements=requirements_of(block, inference, model.ir_version, light.removed))
+    requirements = requirements_of(block, inference, model.ir_version, light.removed)
+    return replace(graph, requirements=requirements, missing_files=light.removed.missing_files)
 
 
 _Key: TypeAlias = tuple[str, str, str]

@@ -115,7 +115,7 @@ class _SymbolicLoader:
             propagation.run()
             shared = Shared(inference, Roles(block))
             graph = BlockBuilder(block, shared).build(light.name, inference.notes)
-        graph = replace(graph, requirements=requirements)
+        graph = replace(graph, requirements=requirements, missing_files=light.removed.missing_files)
         return Specialization(graph, example, dict(assumptions.guard_sources))
 
 

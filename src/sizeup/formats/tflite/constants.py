@@ -12,7 +12,7 @@ import numpy as np
 from sizeup.dtypes import DType
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.files import read_problem
-from sizeup.formats.external import ModelFolders, external_file
+from sizeup.formats.external import ModelFolders, external_file, external_size
 from sizeup.formats.tflite.schema import BROKEN, FileLimits, numbers, schema
 from sizeup.graph import Constant, Role, Shape
 
@@ -63,6 +63,15 @@ class Constants:
     def files(self) -> list[str]:
         """The names of external weight files."""
         return sorted({buffer.file for buffer in self._external.values()})
+
+    @property
+    def missing_files(self) -> tuple[str, ...]:
+        """The external weight files that cannot be read or are too short, of a model with a folder."""
+        needed: dict[str, int] = {}
+        for file, offset, length in self._external.values():
+            needed[file] = max(needed.get(file, 0), offset + length)
+        sizes = {file: external_size(self._home, file) or 0 for file in needed} if self._home else {}
+        return tuple(sorted(file for file, size in sizes.items() if size < needed[file]))
 
     def constant(self, tensor: Any, dtype: DType, shape: Shape, role: Role) -> Constant | None:
         """The content of a tensor, or None if it has none.

@@ -76,6 +76,7 @@ def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> G
         offsets=_stored_plan(model),
         other_graphs=_other_graphs(model),
         uncounted_signatures=_other_entries(model),
+        missing_files=model.constants.missing_files,
         placeholder_sizes=tuple(placeholder_sizes(model, graph.tensors, shaped)),
     )
 
