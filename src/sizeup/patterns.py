@@ -22,7 +22,7 @@ _ANY = "**"
 # in 20,000 files with names of 60 characters.
 _MOST_STEPS = 100_000_000
 _ENTRY, _STATE, _MATCH, _LINK = 2, 20, 50, 400
-_CHARACTERS, _PART_OVERHEAD = 50, 3  # compared in a step, and what each costs beside the part's own
+_CHARACTERS, _PART_OVERHEAD = 50, 3  # compared in a step, and what each costs in addition to the part's own
 _LINKED = 100  # times as much in a linked folder: links of links lead to very many paths
 
 

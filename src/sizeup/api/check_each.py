@@ -66,7 +66,9 @@ def _checks_of(
 
 def doubted(checks: Iterable[Check], *revisions: Revision | None) -> Iterator[Check]:
     """The checks, undetermined instead of a yes if the change may have chosen a revision they rely on."""
-    reasons = tuple(dict.fromkeys(filter(None, (each.doubt for each in revisions if each is not None))))
+    reasons = tuple(
+        dict.fromkeys(filter(None, (each.undetermined_reason for each in revisions if each is not None)))
+    )
     for check in checks:
         yield replace(check, undetermined_reasons=reasons) if reasons and check.has_verdict else check
 

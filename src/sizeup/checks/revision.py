@@ -49,7 +49,7 @@ class Revision:
         return self.repository.top
 
     @property
-    def doubt(self) -> str:
+    def undetermined_reason(self) -> str:
         """Why the judged change may have chosen the commit, as it chooses the history of a submodule; or ''.
 
         It did not if the user named the commit itself, or the enclosing repository has it at that revision.
@@ -60,7 +60,7 @@ class Revision:
         path = self.top.relative_to(outer.top).as_posix()
         with suppress(RevisionError):
             base = Revision(self.name, outer.commit(self.name), outer)
-            if base._entries.get(path) == _Entry(_SUBMODULE, self.commit) and not base.doubt:
+            if base._entries.get(path) == _Entry(_SUBMODULE, self.commit) and not base.undetermined_reason:
                 return ""
         folder, name = os.path.relpath(outer.top), f"{self.name}:{path}"
         return (
