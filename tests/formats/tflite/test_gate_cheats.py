@@ -150,40 +150,50 @@ def test_functions_of_constants_count(name: str) -> None:
 
 
 def _loop(step: int, limit: int, **cheat: Any) -> File:
-    """While counter < limit and rounds < 20: counter += step, rounds += 1, x = x @ w (4 x 4)."""
+    """While counter < limit and rounds < 20: counter += step, rounds += 1, x = x @ w (4 x 4).
+
+    `types` has the dtypes of the counter's tensors that are not int32.
+    """
+    types = cheat.get("types", {})
     file = File()
     main, condition, body = file.main, file.subgraph("cond"), file.subgraph("body")
     fields = {"quantization": cheat["quantization"]} if "quantization" in cheat else {}
 
-    def number(graph: Subgraph, value: int | None, **fields: Any) -> int:
-        return graph.tensor(
-            "", (1,), "INT32", None if value is None else np.array([value], np.int32), **fields
-        )
+    def number(graph: Subgraph, value: int | None, role: str = "", **fields: Any) -> int:
+        dtype = types.get(role, types.get("all", "INT32") if role else "INT32")
+        data = None if value is None else np.array([value], dtype.lower())
+        return graph.tensor("", (1,), dtype, data, **fields)
 
     counter, rounds, data = (
-        number(condition, None, **fields),
+        number(condition, None, "tested", **fields),
         number(condition, None),
         condition.tensor("", (4, 4)),
     )
     left, right, both = (condition.tensor("", (1,), "BOOL") for _ in range(3))
-    condition.op("LESS", [counter, number(condition, limit, **fields)], [left], options("LessOptions"))
+    condition.op(
+        "LESS", [counter, number(condition, limit, "limit", **fields)], [left], options("LessOptions")
+    )
     condition.op("LESS", [rounds, number(condition, 20)], [right], options("LessOptions"))
     condition.op("LOGICAL_AND", [left, right], [both], options("LogicalAndOptions"))
     condition.ends([counter, rounds, data], [both])
 
-    counter, rounds, data = number(body, None, **fields), number(body, None), body.tensor("", (4, 4))
-    grown, next_round, product = number(body, None, **fields), number(body, None), body.tensor("", (4, 4))
+    counter, rounds, data = number(body, None, "read", **fields), number(body, None), body.tensor("", (4, 4))
+    grown, next_round, product = (
+        number(body, None, "grown", **fields),
+        number(body, None),
+        body.tensor("", (4, 4)),
+    )
     weights = body.tensor("", (4, 4), data=np.eye(4, dtype=np.float32))
     activation = options("AddOptions", fusedActivationFunction=cheat.get("activation", 0))
-    body.op("ADD", [counter, number(body, step, **fields)], [grown], activation)
+    body.op("ADD", [counter, number(body, step, "step", **fields)], [grown], activation)
     body.op("ADD", [rounds, number(body, 1)], [next_round], options("AddOptions"))
     body.op("FULLY_CONNECTED", [data, weights, -1], [product], options("FullyConnectedOptions"))
     body.ends([counter, rounds, data], [grown, next_round, product])
 
     data = main.tensor("x", (4, 4))
-    computed = [number(main, None, **fields), number(main, None), main.tensor("y", (4, 4))]
+    computed = [number(main, None, "result", **fields), number(main, None), main.tensor("y", (4, 4))]
     ends = options("WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
-    main.op("WHILE", [number(main, 0, **fields), number(main, 0), data], computed, ends)
+    main.op("WHILE", [number(main, 0, "start", **fields), number(main, 0), data], computed, ends)
     main.ends([data], computed)
     return file
 
@@ -213,6 +223,36 @@ def test_a_counter_that_falls_back_leaves_the_rounds_unknown(cheat: dict[str, An
     file = _loop(**cheat)
     assert _rounds_in_litert(file) == 20
     assert _answer(file, tmp_path, macs=4 * 4 * 4 * 3) is not True
+
+
+@pytest.mark.parametrize("dtype", ["INT16", "INT64"])
+def test_a_counter_of_other_integers_ends_the_loop(dtype: str) -> None:
+    file = _loop(step=2, limit=7, types={"all": dtype})
+    assert _rounds_in_litert(file) == 4
+    assert count(file.load()).total_macs == 4 * 4 * 4 * 4
+
+
+@pytest.mark.parametrize("role", ["start", "tested", "limit", "step", "result"])
+def test_a_counter_of_two_dtypes_that_the_runtime_refuses_is_not_counted(role: str, tmp_path: Path) -> None:
+    file = _loop(step=2, limit=7, types={role: "INT64"})
+    with pytest.raises(RuntimeError):
+        _rounds_in_litert(file)
+    assert _answer(file, tmp_path, macs=4 * 4 * 4 * 4) is not True
+
+
+@pytest.mark.parametrize("role", ["read", "grown"])
+def test_a_counter_of_another_dtype_than_declared_is_not_counted(role: str, tmp_path: Path) -> None:
+    """The runtime ignores these dtypes, so that the counter wraps around."""
+    file = _loop(step=2**30, limit=2**31 - 1, types={role: "INT64"})
+    assert _rounds_in_litert(file) == 20
+    assert _answer(file, tmp_path, macs=4 * 4 * 4 * 4) is not True
+
+
+@pytest.mark.parametrize("dtype", ["INT8", "UINT8", "UINT16", "UINT32", "UINT64"])
+def test_a_counter_that_no_kernel_adds_is_not_counted(dtype: str, tmp_path: Path) -> None:
+    """LiteRT refuses the last three, and ends the process for the first two."""
+    file = _loop(step=2, limit=7, types={"all": dtype})
+    assert _answer(file, tmp_path, macs=4 * 4 * 4 * 4) is not True
 
 
 def test_a_quantized_counter_leaves_the_rounds_unknown(tmp_path: Path) -> None:

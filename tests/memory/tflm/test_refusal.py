@@ -165,3 +165,23 @@ def test_a_plan_for_another_number_of_tensors_is_a_reason() -> None:
     assert "offline buffer offsets" in measure([wrong])[0].failure
     assert sizeup.analyze(sizeup.load(head_buffers)).memory.unsupported_reason is None
     assert sizeup.analyze(sizeup.load(wrong)).memory.unsupported_reason is not None
+
+
+_LISTED = (None, [], [2], [2, 1], [-1], [-2], [9])
+
+
+@pytest.mark.parametrize(
+    ("shape", "listed"),
+    [*product([(0,)], _LISTED), *product([(4, 0), (4,), ()], [[2]])],
+)
+def test_intermediate_tensors_are_refused_where_the_interpreter_refuses_them(
+    shape: tuple[int, ...], listed: list[int] | None
+) -> None:
+    file = File()
+    data, out = (file.main.tensor(name, (1, 16)) for name in "xy")
+    file.main.tensor("between", shape)
+    file.main.op("RELU", [data], [out])
+    file.main.ends([data], [out])
+    file.main.table.operators[0].intermediates = listed
+    (measured,) = measure([file.pack()])
+    assert (unsupported_reason([file.load()]) is not None) == bool(measured.failure)

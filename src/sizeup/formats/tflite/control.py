@@ -32,7 +32,11 @@ def _while(table: str) -> Callable[[Node], None]:
     def lower(node: Node) -> None:
         options = node.required_options(table)
         condition, body = node.graph(options.CondSubgraphIndex()), node.graph(options.BodySubgraphIndex())
-        runs = _trips([node.tensors[identity] for identity in node.inputs if identity >= 0], condition, body)
+        initial, results = (
+            [node.tensors[identity] for identity in ends if identity >= 0]
+            for ends in (node.inputs, node.outputs)
+        )
+        runs = _trips(initial, condition, body, results)
         # The condition runs once more than the body.
         tests = None if runs is None else runs + 1
         node.bodies = (Body("cond", condition, tests), Body("body", body, runs))
@@ -55,6 +59,9 @@ def _composite(node: Node) -> None:
     node.bodies = (node.body(name, options.DecompositionSubgraphIndex()),)
 
 
+_COUNTED = ("int16", "int32", "int64")  # the integers without a scale that kernels add and compare
+
+
 class _Counter(NamedTuple):
     """A loop variable with a constant start and step; `largest` is the largest value of its dtype."""
 
@@ -63,23 +70,27 @@ class _Counter(NamedTuple):
     largest: int
 
 
-def _trips(initial: Sequence[Tensor], condition: Graph, body: Graph) -> int | None:
+def _trips(initial: Sequence[Tensor], condition: Graph, body: Graph, results: Sequence[Tensor]) -> int | None:
     """The trip count if the condition is `counter < limit` or an "and" of such comparisons, else None.
 
-    `initial` holds the initial values of the loop variables, one per input of condition and body.
+    `initial` holds the initial values of the loop variables, one per input of condition and body, and
+    `results` their last values.
     """
     if len(condition.outputs) != 1 or not len(initial) == len(condition.inputs) == len(body.inputs):
         return None
-    if len(body.outputs) != len(body.inputs):
+    if not len(body.outputs) == len(body.inputs) == len(results):
         return None
     if len({*condition.inputs}) < len(initial) or len({*body.inputs}) < len(initial):
         return None  # two variables share a tensor: its value depends on the runtime
-    return _trips_until(condition.outputs[0], _Loop(initial, condition, body))
+    return _trips_until(condition.outputs[0], _Loop(initial, condition, body, results))
 
 
 class _Loop:
-    def __init__(self, initial: Sequence[Tensor], condition: Graph, body: Graph) -> None:
+    def __init__(
+        self, initial: Sequence[Tensor], condition: Graph, body: Graph, results: Sequence[Tensor]
+    ) -> None:
         self.initial = initial
+        self.results = results
         self.condition = condition
         self.body = body
         self.producers = {identity: op for op in condition.ops for identity in op.outputs}
@@ -90,7 +101,7 @@ class _Loop:
         if identity in self.condition.inputs:
             position = self.condition.inputs.index(identity)
             unchanged = self.body.outputs[position] == self.body.inputs[position]
-            return _scalar(self.initial[position]) if unchanged else None
+            return _scalar(self.initial[position]) if unchanged and self._has_one_dtype(position) else None
         return _scalar(self.condition.tensors[identity])
 
     def counter(self, identity: int) -> _Counter | None:
@@ -105,11 +116,25 @@ class _Loop:
         if self.body.inputs[position] not in producer.inputs or producer.attrs.get("activation"):
             return None
         grown = self.body.tensors[self.body.outputs[position]]
-        if grown.dtype.family != "int" or grown.quant or self.body.tensors[self.body.inputs[position]].quant:
+        if grown.dtype.name not in _COUNTED or not self._has_one_dtype(position):
+            return None
+        if grown.quant or self.body.tensors[self.body.inputs[position]].quant:
             return None
         added = producer.inputs[1] if producer.inputs[0] == self.body.inputs[position] else producer.inputs[0]
         step = _scalar(self.body.tensors[added])
+        if self.body.tensors[added].dtype != grown.dtype:
+            return None
         return None if step is None or step <= 0 else _Counter(start, step, _largest(grown.dtype))
+
+    def _has_one_dtype(self, position: int) -> bool:
+        """Whether a loop variable has the same dtype everywhere, as its kernels need."""
+        graphs = (
+            (self.condition, self.condition.inputs),
+            (self.body, self.body.inputs),
+            (self.body, self.body.outputs),
+        )
+        dtypes = {graph.tensors[ends[position]].dtype for graph, ends in graphs}
+        return {self.initial[position].dtype, self.results[position].dtype} == dtypes and len(dtypes) == 1
 
 
 def _trips_until(identity: int, loop: _Loop) -> int | None:
@@ -124,6 +149,8 @@ def _trips_until(identity: int, loop: _Loop) -> int | None:
 
 def _trips_of_comparison(comparison: Op, loop: _Loop) -> int | None:
     left, right = comparison.inputs
+    if loop.condition.tensors[left].dtype != loop.condition.tensors[right].dtype:
+        return None
     relation: str = comparison.attrs.get("relation", comparison.source)
     if relation in ("GREATER", "GREATER_EQUAL"):
         left, right, relation = right, left, relation.replace("GREATER", "LESS")

@@ -343,16 +343,27 @@ class _DerivedConstants:
 
 def _op(node: Node, position: int) -> Op:
     name = node.tensors[node.outputs[0]].name if node.outputs else ""
+    attrs = dict(node.attrs)
+    if node.has_foreign_options:
+        attrs["custom_options"] = True
+    intermediates = numbers(node.operator.IntermediatesAsNumpy())
+    node.context.limits.refer(len(intermediates))
+    if any(not 0 <= each < len(node.tensors) or _has_size(node.tensors[each]) for each in intermediates):
+        attrs["intermediates"] = True
     return Op(
         node.kind,
         tuple(node.inputs),
         tuple(node.outputs),
-        {**node.attrs, "custom_options": True} if node.has_foreign_options else node.attrs,
+        attrs,
         node.source,
         name or str(position),
         scope_of(name),
         node.bodies,
     )
+
+
+def _has_size(tensor: Tensor) -> bool:
+    return tensor.shape is None or 0 not in tensor.shape
 
 
 def scope_of(name: str) -> str:

@@ -48,6 +48,8 @@ def options(call: Call) -> str | None:
     name = call.op.source
     if "custom_options" in call.op.attrs:
         return "takes no options of a custom operator"
+    if "intermediates" in call.op.attrs:
+        return "takes no intermediate tensors with a size"
     if name == "VAR_HANDLE":
         return None if call.op.attrs.get("variable") else "needs the name of its variable"
     attribute, label = _POSITIVE.get(name, ("", ""))
