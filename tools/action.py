@@ -168,7 +168,7 @@ def target_of(name: str, base: str, folder: Path) -> str:
 def _content(name: str, base: str) -> bytes | None:
     """The content of a file at the base; None if the base does not have it."""
     path = Path(os.path.relpath(name))
-    for part in (*reversed(path.parents), path):
+    for part in (*list(path.parents)[-2::-1], path):  # without the root
         listed = _git("ls-tree", "-z", base, "--", part.as_posix())
         if listed.returncode != 0 or listed.stdout.startswith((b"120000", b"160000")):
             raise InputError(

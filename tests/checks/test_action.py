@@ -389,3 +389,62 @@ def test_a_device_file_is_that_of_the_base(pull_request: PullRequest, runner: Ru
     (runner.workspace / "ours.toml").write_text(device.format("Theirs"), "utf-8")
     done = pull_request.check(model=LARGE, target="ours.toml/tflm", args="--no-remedies --no-run")
     assert "(Ours)" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_model_that_is_named_like_a_pattern_does_not_hide_the_others(runner: Runner) -> None:
+    pattern = "models/*.tflite"
+    (runner.workspace / pattern).write_bytes((runner.workspace / SMALL).read_bytes())
+    done = runner.check(model=pattern, args="--macs 1M --no-remedies")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert set(runner.limits()) == {pattern, SMALL, LARGE}
+    done = runner.check(model="models/[m]*.tflite", args="--macs 1M --no-remedies")
+    assert done.returncode == 1, done.stdout + done.stderr
+    (runner.workspace / SMALL).rename(runner.workspace / "models/[x].tflite")
+    assert runner.check(model="models/[x].tflite", args="--macs 1M --no-remedies").returncode == 0
+    content = json.loads(Path(runner.outputs["json"]).read_text("utf-8"))
+    assert content["model"]["source"] == "models/[x].tflite"
+
+
+def test_another_link_at_the_base_is_no_error(pull_request: PullRequest, runner: Runner) -> None:
+    (runner.workspace / ".first").symlink_to("models")
+    pull_request.commit()
+    pull_request.git("branch", "--force", "main", "HEAD")
+    assert pull_request.check(budget="budgets.toml").returncode == 1
+    assert len(runner.limits()) == 2
+
+
+@pytest.mark.parametrize("link", ["budgets.toml", "policy"])
+def test_a_link_at_the_base_is_an_error(link: str, pull_request: PullRequest, runner: Runner) -> None:
+    """Without one, the budget file would be that of the change."""
+    file = runner.workspace / "budgets.toml"
+    if link == "policy":
+        (runner.workspace / "policy").symlink_to(".")
+        budget = "policy/budgets.toml"
+    else:
+        file.rename(runner.workspace / "real.toml")
+        file.symlink_to("real.toml")
+        budget = "budgets.toml"
+    pull_request.commit()
+    pull_request.git("branch", "--force", "main", "HEAD")
+    done = pull_request.check(budget=budget)
+    assert done.returncode == 2
+    assert f"{link} is a link in the base of the pull request" in done.stdout
+    assert runner.outputs == {"verdict": "error"}
+
+
+def test_a_base_without_its_contents_is_an_error(
+    pull_request: PullRequest, runner: Runner, tmp_path: Path
+) -> None:
+    (runner.workspace / "budgets.toml").write_text("", "utf-8")  # what the change has instead
+    pull_request.commit()
+    pull_request.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    source = runner.workspace.as_uri()
+    pull_request.git("clone", "--quiet", "--filter=blob:none", "--branch=change", source, str(clone))
+    runner.workspace.rename(tmp_path / "away")  # as if no credentials were left to fetch with
+    runner.workspace = clone
+    partial = PullRequest(runner)
+    partial.git("branch", "main", "origin/main")
+    done = partial.check(budget="budgets.toml")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "budgets.toml: cannot be read from the base; set fetch-depth: 0 without a filter" in done.stdout
