@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> None:
     content = _content(shape, mapping, found)
     if arguments.as_original:
         content["convention"] = "as the original: a larger batch scales only Linear layers"
-    write_text(arguments.output_file, [json.dumps(content, indent=2), "\n"])
+    write_text(arguments.output_file, [json.dumps(content, indent=2), "\n"], check=read_precision_map)
     print(f"written to {arguments.output_file}")
 
 

@@ -26,6 +26,7 @@ class Writer:
     quantity: str | None = None  # the quantity of an overlay
     writes: bool = False  # whether it writes the file
     is_timed: bool = False  # whether it needs a latency estimate, hence a target
+    reader: str = ""  # module:function of the package that reads the file again
 
 
 _OVERLAY = "interop.model_explorer:lines"
@@ -57,7 +58,11 @@ WRITERS: dict[str, dict[str, Writer]] = {
         ".csv": Writer("data.comparison:csv_lines"),
         ".md": Writer("console.comparison_output:markdown"),
     },
-    "PrecisionAssignment": {".json": Writer("data.precision:mapping_lines")},
+    "PrecisionAssignment": {
+        ".json": Writer(
+            "data.precision:mapping_lines", reader="mixed_precision.precision_map:read_precision_map"
+        )
+    },
     "PrecisionFront": {".json": _JSON, ".csv": Writer("data.precision:front_csv_lines")},
     "PrecisionFits": {".json": _JSON},
     "Tradeoff": {
@@ -142,7 +147,9 @@ def save(result: Any, path: str | os.PathLike[str], *, raw_csv: bool = False) ->
     if writer.writes:
         function(result, path, **options)
     else:
-        write_text(path, map(_INERT.get(Path(path).suffix.lower(), str), function(result, **options)))
+        lines = map(_INERT.get(Path(path).suffix.lower(), str), function(result, **options))
+        reader = _function(writer.reader, "sizeup") if writer.reader else None
+        write_text(path, lines, check=reader)
 
 
 def check_path(result_type: str, path: str | os.PathLike[str], *, timed: bool = True) -> None:
@@ -201,9 +208,9 @@ def _of(table: dict[str, str], result: Any, form: str) -> Any:
     return _function(address)
 
 
-def _function(address: str) -> Any:
+def _function(address: str, package: str = __name__) -> Any:
     module, _, name = address.partition(":")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    return getattr(import_module(f"{package}.{module}"), name)
 
 
 def _writer(result_type: str, path: str | os.PathLike[str]) -> tuple[str, Writer]:

@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+import sizeup
 from formats.onnx.making import BOOL, FLOAT, INT64, count, graph, model, node, numbers, roles, value, weight
 from sizeup.cli import main
 from sizeup.errors import CorruptModel
@@ -475,15 +476,34 @@ def test_constant_is_not_folded_at_any_price(bomb: onnx.NodeProto, tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_DATA, limit)
 
 
-@pytest.mark.parametrize("versions", [(13, 11), (0,), (-1,)])
+@pytest.mark.parametrize("versions", [(13, 11), (0,), (-1,), (1 << 31,), (1 << 62,), (-1 << 63,)])
 def test_operator_sets_that_contradict_each_other_or_do_not_exist_are_refused(
     versions: tuple[int, ...],
 ) -> None:
     made = model([node("Relu", "x", "y")], [value("x", (1,))], [value("y", (1,))])
     del made.opset_import[:]
     made.opset_import.extend(helper.make_opsetid("", version) for version in versions)
-    with pytest.raises(CorruptModel, match="operator set"):
+    with pytest.raises(CorruptModel, match=r"operator set .*: versions start at 1"):
         load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("version", [-1, 1 << 31, 1 << 62, -1 << 63])
+def test_a_version_of_the_format_that_does_not_exist_is_refused(version: int) -> None:
+    made = model([node("Relu", "x", "y")], [value("x", (1,))], [value("y", (1,))])
+    made.ir_version = version
+    with pytest.raises(CorruptModel, match=r"IR version .*: versions start at 1"):
+        load(made.SerializeToString())
+
+
+def test_a_file_without_a_version_of_the_format_is_refused_as_by_the_runtime(tmp_path: Path) -> None:
+    made = model([node("Relu", "x", "y")], [value("x", (1,))], [value("y", (1,))])
+    made.ClearField("ir_version")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail, match="Missing model IR version"):
+        onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    assert sizeup.check(path, "rpi5/ort", remedies=False).fits is False
+    assert sizeup.check(path, macs=10).fits is True
 
 
 @pytest.mark.parametrize("offset", ["1_0", "\u0663", " 16 ", "-0"])

@@ -30,6 +30,7 @@ _CORRUPTION_ERRORS = (
     RuntimeError,
     MemoryError,
 )
+_LONGEST_REASON = 200  # characters
 
 
 def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
@@ -43,7 +44,8 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
     except InvalidGraph as error:
         raise CorruptModel(f"{label}: {error}") from error
     except _CORRUPTION_ERRORS as error:
-        raise CorruptModel(f"{label}: cannot be parsed ({type(error).__name__}: {error})") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        raise CorruptModel(f"{label}: cannot be parsed ({reason})") from error
 
 
 def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
@@ -54,7 +56,7 @@ def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int
     inference.infer(block)
     shared = Shared(inference, Roles(block))
     graph = BlockBuilder(block, shared).build(light.name, inference.notes)
-    requirements = requirements_of(block, inference, model.ir_version, light.removed)
+    requirements = requirements_of(block, inference, model, light.removed)
     return replace(graph, requirements=requirements, missing_files=light.removed.missing_files)
 
 

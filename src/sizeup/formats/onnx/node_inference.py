@@ -45,6 +45,9 @@ class NotInferred(Exception):
     """ONNX's inference rejects a node; the message is its reason."""
 
 
+_MOST = (1 << 31) - 1  # of ONNX's own tables of operators
+
+
 class NodeInference:
     """Infers and evaluates single nodes with the opsets of a model."""
 
@@ -54,10 +57,13 @@ class NodeInference:
         self.versions: dict[str, int] = {}
         for each in self._empty.opset_import:
             domain = "" if each.domain == "ai.onnx" else each.domain
-            if each.version < 1 or self.versions.setdefault(domain, each.version) != each.version:
+            if (
+                not 1 <= each.version <= _MOST
+                or self.versions.setdefault(domain, each.version) != each.version
+            ):
                 raise CorruptModel(
                     f"operator set {each.version} of {domain or 'the standard operators'}:"
-                    " versions start at 1, and a file has one of each"
+                    " versions start at 1 and have 32 bits, and a file has one of each"
                 )
 
     @property

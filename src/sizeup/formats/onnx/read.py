@@ -106,7 +106,11 @@ def _light(model: ModelProto, home: ModelFolders, name: str, file: str = "") -> 
     if not model.HasField("graph") or not (model.ir_version or model.opset_import):
         raise CorruptModel(f"it contains no ONNX graph; {_ADVICE}")
     removed = RemovedTensors(home, file)
-    light = ModelProto(ir_version=model.ir_version, functions=model.functions)
+    if not 0 <= model.ir_version < 1 << 31:
+        raise CorruptModel(f"IR version {model.ir_version}: versions start at 1 and have 32 bits; {_ADVICE}")
+    light = ModelProto(functions=model.functions)
+    if model.HasField("ir_version"):
+        light.ir_version = model.ir_version
     light.opset_import.extend(model.opset_import)
     source, graph = model.graph, light.graph
     graph.name = source.name or "graph"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from onnx import AttributeProto, checker, defs
+from onnx import AttributeProto, ModelProto, checker, defs
 
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import RemovedTensors, checked_dims
@@ -23,12 +23,13 @@ _UNKNOWN = unknown_type()
 
 
 def requirements_of(
-    main: Block, inference: Inference, ir_version: int, removed: RemovedTensors
+    main: Block, inference: Inference, model: ModelProto, removed: RemovedTensors
 ) -> Requirements:
     """The requirements of a model with this main graph, including blocks that never run."""
+    ir_version = model.ir_version
     opsets = inference.node_inference.versions
     forms: dict[_Form, Node] = {}
-    violations: list[str] = []
+    violations = [] if model.HasField("ir_version") else ["it has no IR version"]
     run = {id(main), *(id(block) for flow in inference.flows.values() for _, block, _ in flow.runs)}
     other_bytes = 0
     for block in _with_inner(main):

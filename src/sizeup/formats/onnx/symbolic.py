@@ -107,7 +107,7 @@ class _SymbolicLoader:
         block = Block(model.graph, light.removed, has_defaults=model.ir_version >= FIRST_WITH_DEFAULTS)
         inference = Inference(model, user_dims)
         inference.infer(block)
-        requirements = requirements_of(block, inference, model.ir_version, light.removed)
+        requirements = requirements_of(block, inference, model, light.removed)
         assumptions = Assumptions(example)
         propagation = _Propagation(inference, block, example)
         with assuming(assumptions):
