@@ -121,7 +121,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
-COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
+COMPARED = ("tflite", "onnx", "pt2")  # with a real runtime, in the mode `differential`
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "all": tuple(TARGETS),
     "toml": (
