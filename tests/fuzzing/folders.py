@@ -234,7 +234,7 @@ def _decoy() -> bytes:
 
 # Repositories. The work tree has a network that grew since the base, and a budget that allows no such growth.
 
-_BUDGET = '[[budget]]\nmodels = "net.tflite"\ngrowth = { macs = "5%" }\n'
+_BUDGET = '[[budget]]\nmodels = "*.tflite"\ngrowth = { macs = "5%" }\n'
 _BASE, _HEAD = "models/net.tflite", "models/budgets.toml"
 _MODES = ("100644", "100755", "120000", "160000", "040000", "100664")
 _POINTER = (
@@ -265,7 +265,7 @@ class _Repositories:
         """Add to it."""
         added = json.loads(content)
         for _ in range(random.choice((1, 1, 2, 3))):
-            random.choice((_add_to_work, _add_to_base, _add_to_base, _add_link, _embed))(added, random)
+            random.choice((_add_to_work, _add_to_base, _add_to_base, _add_link, _embed, _rename))(added, random)
         return json.dumps(added).encode()
 
 
@@ -313,6 +313,12 @@ def _embed(added: _Files, random: Random) -> None:
     added["replaced"] = random.random() < 0.2
 
 
+def _rename(added: _Files, random: Random) -> None:
+    """Move the grown network; the one of the base may stay."""
+    names = ("net2", "x", "NET", "a b", "é", "-x", "net.tflite", "[n]et", "*", "x\ny", "x" * 200, ":x", "sub/net")
+    added["renamed"] = f"models/{random.choice(names)}.tflite", random.random() < 0.3
+
+
 REPOSITORIES = _Repositories()
 
 
@@ -322,6 +328,11 @@ def repositories(path: Path) -> Any:
     shutil.rmtree(top, ignore_errors=True)
     shutil.copytree(_template(path.parent), top, symlinks=True)
     _commit(top, added.get("base", {}))
+    place, is_kept = added.get("renamed", (_BASE, False))
+    (top / place).parent.mkdir(exist_ok=True)
+    (top / _BASE).replace(top / place)
+    if is_kept:
+        _write(top, _BASE, _network(8))
     if added.get("replaced"):
         small, large = (_git(top, "hash-object", "-w", "--stdin", stdin=_network(each)) for each in (8, 32))
         _git(top, "replace", "-f", small, large)
@@ -330,26 +341,29 @@ def repositories(path: Path) -> Any:
             (top / name).parent.mkdir(parents=True, exist_ok=True)
             (top / name).symlink_to(target)
     for name, content in added.get("work", {}).items():
-        if not os.path.normpath(name).startswith(".git/") and name not in (_BASE, _HEAD):
+        if not os.path.normpath(name).startswith(".git/") and name not in (_BASE, _HEAD, place):
             _write(top, name, content.encode())
     if added.get("embedded"):
-        place, tree = added["embedded"]
+        where, tree = added["embedded"]
         with contextlib.suppress(OSError):
-            shutil.copytree(_embedded(path.parent), top / place, dirs_exist_ok=True)
+            shutil.copytree(_embedded(path.parent), top / where, dirs_exist_ok=True)
             core = f"bare = false\nworktree = {tree}" if tree else "bare = true"
-            (top / place / "config").write_text(
+            (top / where / "config").write_text(
                 f"[core]\nrepositoryformatversion = 0\n{core}\nfsmonitor = touch HOOKED\n", "utf-8"
             )
     with _within(top):
         checks = sizeup.check_budgets(_HEAD, against="base")
     assert not [*top.rglob("HOOKED")], "a command of the tree has run"
-    if all(each.fits for each in checks if not each.is_removed) and _is_as_written(top):
+    judged = [each for each in checks if not each.is_removed]
+    if judged and all(each.fits for each in judged) and _is_as_written(top, place):
         raise WrongYes("YES for a network that grew", [each.to_dict() for each in checks])
     return [each.is_removed for each in checks]
 
 
-def _is_as_written(top: Path) -> bool:
-    return (top / _BASE).read_bytes() == _network(32) and (top / _HEAD).read_text("utf-8") == _BUDGET
+def _is_as_written(top: Path, place: str) -> bool:
+    """Whether the grown network is where the budget names it; `sub/` is not."""
+    is_named = Path(place).parent == Path(_BASE).parent
+    return is_named and (top / place).read_bytes() == _network(32) and (top / _HEAD).read_text("utf-8") == _BUDGET
 
 
 @functools.cache
