@@ -25,7 +25,7 @@ _MOST_NUMBERS = 1 << 20  # of one input
 
 
 def values(runtime: str, paths: Sequence[Path]) -> list[Values]:
-    """Shapes and dtypes by name for each model; empty if the runtime refuses the model or does not survive it.
+    """Shapes and dtypes by name for each model; empty if the runtime refuses it or does not survive it.
 
     Of TFLite files the name is the tensor's index; of exported programs, the operator, which of its calls,
     and which of its results.
@@ -101,7 +101,7 @@ def _litert(path: str) -> Values:
 
 
 def _torch(path: str) -> Values:
-    """Of operators that the program itself calls: the bodies of control flow, and after it, are not compared."""
+    """Of operators that the program itself calls: programs with control flow are not compared."""
     import torch
 
     program = torch.export.load(io.BytesIO(_completed(path)))
