@@ -17,6 +17,7 @@ from sizeup.latency import read_table
 from sizeup.runtimes import infer_once
 from sizeup.sweeps.spec import read_spec
 from sizeup.targets import Catalog
+from sizeup.targets.write import HEAD, save
 
 DEEP = "[" * 2000 + "1" + "]" * 2000
 HUGE = "0x" + "f" * 5000  # more digits than Python converts to text
@@ -56,6 +57,13 @@ def test_settings_with_deep_nesting_or_huge_numbers_are_refused(tmp_path: Path, 
             read_budgets(_written(tmp_path, f'[[budget]]\nmodels = "a"\n{key} = {value}\n'))
     with pytest.raises(SizeupError):
         read_table(_written(tmp_path, f"conv = {{ int8 = {value} }}"))
+
+
+@pytest.mark.parametrize("prefix", ["0x", "0o", "0b"])
+def test_a_file_with_a_number_that_cannot_be_written_is_not_added_to(tmp_path: Path, prefix: str) -> None:
+    path = _written(tmp_path, f'{HEAD}\n[[fit]]\nname = "a/b"\nrates = {prefix}{"1" * 20_000}\n')
+    with pytest.raises(TargetError, match="more than 1,000 digits"):
+        save(path, {"name": "c/d"}, None)
 
 
 @pytest.mark.parametrize("value", ["1e-300", "5e-324", "1e300"])
