@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fuzzing import supervisor
 from fuzzing.gate_runtimes import RUNTIMES, Runtimes
 from fuzzing.supervisor import Summary, fuzz, report
 from fuzzing.targets import GROUPS, TARGETS, Target, mutant, seeds_of
 from fuzzing.verdicts import judge, wrong_numbers
+from fuzzing.worker import Order
 
 SEED = 20261115
 MODELS = ("tflite", "onnx")
@@ -201,6 +204,7 @@ def misbehavior() -> Summary:
     [
         "worker ended: SIGABRT",
         "Hang fuzzing/misbehaving.py",
+        "Hang after an exception",
         "MemoryError fuzzing/misbehaving.py",
         "KeyError fuzzing/misbehaving.py",
         "numbers: peak_bytes",
@@ -220,6 +224,22 @@ def test_inputs_of_findings_are_kept(tmp_path: Path) -> None:
     summary = fuzz("misbehaving", target=target, inputs=30, cpu_seconds=0.2, keep=tmp_path)
     contents = {Path(each.kept).read_bytes() for each in summary.causes.values()}
     assert {b"abort", b"loop", b"memory", b"raise"} <= contents
+
+
+@pytest.mark.parametrize(("code", "is_killed"), [("while True: pass", False), ("input()", True)])
+def test_only_a_worker_that_uses_no_cpu_is_stalled(
+    code: str, is_killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "STALLED_SECONDS", 1.0)
+    order = supervisor._prepared(Order("", "", 0, 0, 1, 1, str(tmp_path / "worker"), 1.0, 1))
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        worker = supervisor._Running(order, process, moved=time.monotonic())
+        for _ in range(30):
+            if process.poll() is None:
+                supervisor._kill_if_stalled(worker)
+            time.sleep(0.1)
+        assert (process.poll() is not None) == is_killed
+        process.kill()
 
 
 def test_only_impossible_numbers_are_wrong() -> None:
