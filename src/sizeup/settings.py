@@ -12,6 +12,7 @@ from typing import Any
 _MOST_PARTS = 16  # of a dotted key; the parser looks every part up again for every key
 _MOST_TABLES = 100_000  # headers and dotted keys: each takes a kilobyte
 _MOST_ESCAPES = 1_000_000
+_MOST_DIGITS = 1000  # Python reads more of them to the base 2, 8 or 16, and then cannot write the number
 _DEEPEST = 100  # levels of nested tables and arrays; code that walks them is recursive
 
 # Strings and comments. A string that does not end is an error of the parser, which never reads what follows.
@@ -25,6 +26,7 @@ _TOML_TEXT = re.compile(
 )
 _JSON_TEXT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _LONG_KEY = re.compile(rf"(?<![\w-])[\w-]+(?:[ \t]*\.[ \t]*[\w-]+){{{_MOST_PARTS}}}")
+_LONG_NUMBER = re.compile(rf"0[xob][0-9A-Fa-f_]{{{_MOST_DIGITS}}}")
 _TABLE = re.compile(r"^[ \t]*(?:\[|[\w-]+[ \t]*\.)", re.MULTILINE)
 _BRACKET = re.compile(r"[][{}]")
 
@@ -50,6 +52,8 @@ def _check_toml(text: str) -> None:
     _check_depth(structure)
     if _LONG_KEY.search(structure):
         raise ValueError(f"a key of more than {_MOST_PARTS} parts")
+    if _LONG_NUMBER.search(structure):
+        raise ValueError(f"a number of more than {_MOST_DIGITS:,} digits")
     if sum(1 for _ in _TABLE.finditer(structure)) > _MOST_TABLES:
         raise ValueError(f"more than {_MOST_TABLES:,} tables")
 

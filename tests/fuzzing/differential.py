@@ -1,7 +1,7 @@
 """Mutants that sizeup and a real runtime both accept: what sizeup states must be what the runtime does.
 
-The arena of TFLite files is compared with TFLite Micro's own interpreter, shapes of ONNX files with those
-of ONNX Runtime. Both run in subprocesses and may refuse or crash; that is no finding.
+The arena of TFLite files is compared with TFLite Micro's own interpreter; shapes and dtypes with those of
+LiteRT, ONNX Runtime and torch. All run in subprocesses and may refuse or crash; that is no finding.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import sizeup
-from fuzzing import ort_shapes
+from fuzzing import runtime_values
 from fuzzing.supervisor import Cause, Summary
 from fuzzing.targets import TARGETS, mutant
 from micro_interpreter import measure
 from sizeup.errors import SizeupError
-from sizeup.graph import Graph
+from sizeup.graph import Graph, Tensor
 from sizeup.memory import tflm_arena
 from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 
@@ -50,8 +52,9 @@ def compare(
                 path.write_bytes(mutant(target, Path(top, "seeds"), seed, index))
                 paths.append(path)
             summary.inputs += len(paths)
-            for path, message in _COMPARE[name](paths, summary):
-                _add(summary, path, message, keep)
+            for check in _COMPARE[name]:
+                for path, message in check(paths, summary):
+                    _add(summary, path, message, keep)
             for path in paths:
                 path.unlink()
     summary.cpu_seconds = time.process_time() - begin
@@ -80,19 +83,51 @@ def _arenas(paths: Sequence[Path], summary: Summary) -> Iterator[tuple[Path, str
             yield path, f"arena: stated {stated[path]}, TFLite Micro allocates {(real.head, real.tail)}"
 
 
-def _shapes(paths: Sequence[Path], summary: Summary) -> Iterator[tuple[Path, str]]:
-    """Every shape that we state, against what ONNX Runtime makes."""
-    stated = {path: {each.name: each.shape for each in graph.tensors} for path, graph in _loaded(paths)}
-    for path, real in zip(stated, ort_shapes.shapes(list(stated)), strict=True):
-        for name, shape in real.items():
+def _values(
+    runtime: str, named: Callable[[Graph], dict[str, Tensor]], paths: Sequence[Path], summary: Summary
+) -> Iterator[tuple[Path, str]]:
+    """Every shape and dtype that we state, against what a runtime makes."""
+    stated = {path: named(graph) for path, graph in _loaded(paths)}
+    for path, real in zip(stated, runtime_values.values(runtime, list(stated)), strict=True):
+        for name, (shape, dtype) in real.items():
             known = stated[path].get(name)
-            summary.results += known is not None
-            if known is not None and tuple(shape) != known:
-                yield path, f"shape of {name}: stated {known}, ONNX Runtime makes {tuple(shape)}"
+            if known is None or known.shape is None:
+                continue
+            summary.results += 1
+            if (*known.shape,) != (*shape,) or known.dtype.name not in (dtype, "unknown"):
+                yield path, f"{name}: stated {known.dtype} {known.shape}, {runtime} makes {dtype} {shape}"
                 break
 
 
-_COMPARE = {"tflite": _arenas, "onnx": _shapes}
+def _by_name(graph: Graph) -> dict[str, Tensor]:
+    return {each.name: each for each in graph.tensors}
+
+
+def _by_index(graph: Graph) -> dict[str, Tensor]:
+    """Tensors that do not follow from one whose shape is unknown, for which the recorded shape is left."""
+    unknown = {index for index, each in enumerate(graph.tensors) if each.shape is None}
+    for op in graph.ops:
+        if unknown.intersection(op.inputs):
+            unknown.update(op.outputs)
+    return {str(index): each for index, each in enumerate(graph.tensors) if index not in unknown}
+
+
+def _by_call(graph: Graph) -> dict[str, Tensor]:
+    """Results by operator, which of its calls, and which of its results."""
+    count: Counter[str] = Counter()
+    found = {}
+    for op in graph.ops:
+        for number, identity in enumerate(op.outputs):
+            found[f"{op.source} {count[op.source]} {number}"] = graph.tensors[identity]
+        count[op.source] += 1
+    return found
+
+
+_COMPARE = {
+    "tflite": (_arenas, partial(_values, "litert", _by_index)),
+    "onnx": (partial(_values, "ort", _by_name),),
+    "pt2": (partial(_values, "torch", _by_call),),
+}
 
 
 def _add(summary: Summary, path: Path, message: str, keep: Path | None) -> None:

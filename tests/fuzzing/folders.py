@@ -1,4 +1,4 @@
-"""Folders: the store of a sweep, and a git repository with a work tree that somebody else wrote.
+"""Folders: the store of a sweep, a git repository with a work tree, a network with weights in another file.
 
 An input is JSON with the content of every file by its path, which is written out to run it.
 """
@@ -22,6 +22,7 @@ import numpy as np
 
 import sizeup
 from formats.tflite.factory import File, options
+from fuzzing.onnx_models import keep_outside
 from fuzzing.texts import anything, changed_tree, json_text
 from fuzzing.tflite_models import chain
 from fuzzing.values import INTEGERS, TEXTS, changed_bytes
@@ -232,9 +233,119 @@ def _decoy() -> bytes:
     return next(_unpacked(files[name]) for name in files if name.startswith("shards/"))
 
 
+# External data. The file of the weights has the shape of a value; a file elsewhere has another one.
+
+_WEIGHTS, _ELSEWHERE = "weights.bin", 7919
+
+
+class _ExternalData:
+    """A mutator of the references to a file, of its content, and of what is in its place."""
+
+    def seeds(self, folder: Path) -> list[bytes]:
+        """A matrix product with weights, and a shape after them."""
+        from formats.onnx.making import model, node, numbers, value, weight
+
+        nodes = [node("MatMul", "x w", "m"), node("Expand", "m shape", "y")]
+        made = model(nodes, [value("x", (2, 4))], "y", [weight("w", 4, 4), numbers("shape", [3, 2, 4])])
+        references = [["w", _WEIGHTS, "0", "64"], ["shape", _WEIGHTS, "64", "24"]]
+        files = {_WEIGHTS: _packed(bytes(64) + np.array([3, 2, 4], np.int64).tobytes())}
+        network = _packed(made.SerializeToString())
+        return [
+            json.dumps({"model": network, "references": references, "files": files, "links": {}}).encode()
+        ]
+
+    def mutate(self, content: bytes, random: Random) -> bytes:
+        """Change the references, the files and the links."""
+        made = json.loads(content)
+        for _ in range(random.choice((1, 1, 2, 3))):
+            random.choice((_refer, _refer, _add_file, _add_file, _add_link_to_data))(made, random)
+        return json.dumps(made).encode()
+
+
+def _refer(made: _Files, random: Random) -> None:
+    numbers = ("0", "1", "24", "63", "64", "80", "88", "-1", str(2**31), str(2**63), "1e1", " 8", "0x8", "")
+    place = random.randrange(1, 4)
+    value = random.choice((*numbers, str(random.randrange(100))) if place > 1 else (*_PLACES, *TEXTS))
+    random.choice(made["references"])[place] = value
+
+
+def _add_file(made: _Files, random: Random) -> None:
+    """Another content at a name, or none."""
+    content = _unpacked(made["files"].get(_WEIGHTS, ""))
+    changed = (content[: random.randrange(99)], content * 50, changed_bytes(content, random))
+    made["files"][random.choice((_WEIGHTS, _WEIGHTS, *_PLACES))] = _packed(random.choice(changed))
+    if random.random() < 0.3:
+        del made["files"][random.choice([*made["files"]])]
+
+
+def _add_link_to_data(made: _Files, random: Random) -> None:
+    targets = (
+        "../elsewhere.bin",
+        "../" * 20 + "dev/zero",
+        "sub",
+        ".",
+        "..",
+        _WEIGHTS,
+        "x",
+        "/dev/fd/0",
+        *_PLACES,
+    )
+    made["links"][random.choice((_WEIGHTS, _WEIGHTS, "sub", "x"))] = random.choice(targets)
+
+
+_PLACES = (
+    *(
+        _WEIGHTS,
+        f"./{_WEIGHTS}",
+        f"sub/{_WEIGHTS}",
+        f"sub/../{_WEIGHTS}",
+        "../elsewhere.bin",
+        "sub/../../elsewhere.bin",
+    ),
+    *(
+        "x",
+        "network.onnx",
+        f"x/{_WEIGHTS}",
+        f"{_WEIGHTS}/x",
+        f"{_WEIGHTS}/",
+        f"{_WEIGHTS} ",
+        _WEIGHTS.upper(),
+    ),
+)
+EXTERNAL_DATA = _ExternalData()
+
+
+def external_data(path: Path) -> Any:
+    """The report and the written file of the network, to which nothing outside its folder contributes."""
+    import onnx
+
+    made, top = _parsed(path), path.parent / "external"
+    shutil.rmtree(top, ignore_errors=True)
+    folder = top / "network"
+    folder.mkdir(parents=True)
+    (top / "elsewhere.bin").write_bytes(bytes(64) + np.array([_ELSEWHERE, 2, 4], np.int64).tobytes())
+    for name, target in made["links"].items():
+        with contextlib.suppress(OSError):
+            (folder / name).symlink_to(target)
+    for name, content in made["files"].items():
+        if not (folder / name).is_symlink():
+            _write(folder, name, _unpacked(content))
+    network = onnx.ModelProto.FromString(_unpacked(made["model"]))
+    tensors = {each.name: each for each in network.graph.initializer}
+    for name, *texts in made["references"]:
+        keep_outside(tensors[name], *texts)
+    (folder / "network.onnx").write_bytes(network.SerializeToString())
+    report = sizeup.analyze(folder / "network.onnx").to_dict()
+    assert str(_ELSEWHERE) not in json.dumps(report, default=str), "the report has content of another folder"
+    written = folder / "written.onnx"
+    sizeup.optimize(folder / "network.onnx", written, verify=False)
+    assert _ELSEWHERE.to_bytes(8, "little") not in written.read_bytes(), "the written file has it"
+    return report
+
+
 # Repositories. The work tree has a network that grew since the base, and a budget that allows no such growth.
 
-_BUDGET = '[[budget]]\nmodels = "net.tflite"\ngrowth = { macs = "5%" }\n'
+_BUDGET = '[[budget]]\nmodels = "*.tflite"\ngrowth = { macs = "5%" }\n'
 _BASE, _HEAD = "models/net.tflite", "models/budgets.toml"
 _MODES = ("100644", "100755", "120000", "160000", "040000", "100664")
 _POINTER = (
@@ -265,7 +376,9 @@ class _Repositories:
         """Add to it."""
         added = json.loads(content)
         for _ in range(random.choice((1, 1, 2, 3))):
-            random.choice((_add_to_work, _add_to_base, _add_to_base, _add_link, _embed))(added, random)
+            random.choice((_add_to_work, _add_to_base, _add_to_base, _add_link, _embed, _rename))(
+                added, random
+            )
         return json.dumps(added).encode()
 
 
@@ -313,6 +426,26 @@ def _embed(added: _Files, random: Random) -> None:
     added["replaced"] = random.random() < 0.2
 
 
+def _rename(added: _Files, random: Random) -> None:
+    """Move the grown network; the one of the base may stay."""
+    names = (
+        "net2",
+        "x",
+        "NET",
+        "a b",
+        "é",
+        "-x",
+        "net.tflite",
+        "[n]et",
+        "*",
+        "x\ny",
+        "x" * 200,
+        ":x",
+        "sub/net",
+    )
+    added["renamed"] = f"models/{random.choice(names)}.tflite", random.random() < 0.3
+
+
 REPOSITORIES = _Repositories()
 
 
@@ -322,6 +455,11 @@ def repositories(path: Path) -> Any:
     shutil.rmtree(top, ignore_errors=True)
     shutil.copytree(_template(path.parent), top, symlinks=True)
     _commit(top, added.get("base", {}))
+    place, is_kept = added.get("renamed", (_BASE, False))
+    (top / place).parent.mkdir(exist_ok=True)
+    (top / _BASE).replace(top / place)
+    if is_kept:
+        _write(top, _BASE, _network(8))
     if added.get("replaced"):
         small, large = (_git(top, "hash-object", "-w", "--stdin", stdin=_network(each)) for each in (8, 32))
         _git(top, "replace", "-f", small, large)
@@ -330,26 +468,33 @@ def repositories(path: Path) -> Any:
             (top / name).parent.mkdir(parents=True, exist_ok=True)
             (top / name).symlink_to(target)
     for name, content in added.get("work", {}).items():
-        if not os.path.normpath(name).startswith(".git/") and name not in (_BASE, _HEAD):
+        if not os.path.normpath(name).startswith(".git/") and name not in (_BASE, _HEAD, place):
             _write(top, name, content.encode())
     if added.get("embedded"):
-        place, tree = added["embedded"]
+        where, tree = added["embedded"]
         with contextlib.suppress(OSError):
-            shutil.copytree(_embedded(path.parent), top / place, dirs_exist_ok=True)
+            shutil.copytree(_embedded(path.parent), top / where, dirs_exist_ok=True)
             core = f"bare = false\nworktree = {tree}" if tree else "bare = true"
-            (top / place / "config").write_text(
+            (top / where / "config").write_text(
                 f"[core]\nrepositoryformatversion = 0\n{core}\nfsmonitor = touch HOOKED\n", "utf-8"
             )
     with _within(top):
         checks = sizeup.check_budgets(_HEAD, against="base")
     assert not [*top.rglob("HOOKED")], "a command of the tree has run"
-    if all(each.fits for each in checks if not each.is_removed) and _is_as_written(top):
+    judged = [each for each in checks if not each.is_removed]
+    if judged and all(each.fits for each in judged) and _is_as_written(top, place):
         raise WrongYes("YES for a network that grew", [each.to_dict() for each in checks])
     return [each.is_removed for each in checks]
 
 
-def _is_as_written(top: Path) -> bool:
-    return (top / _BASE).read_bytes() == _network(32) and (top / _HEAD).read_text("utf-8") == _BUDGET
+def _is_as_written(top: Path, place: str) -> bool:
+    """Whether the grown network is where the budget names it; `sub/` is not."""
+    is_named = Path(place).parent == Path(_BASE).parent
+    return (
+        is_named
+        and (top / place).read_bytes() == _network(32)
+        and (top / _HEAD).read_text("utf-8") == _BUDGET
+    )
 
 
 @functools.cache

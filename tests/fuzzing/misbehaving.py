@@ -7,9 +7,30 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from fuzzing.verdicts import WrongYes
 from sizeup.errors import CorruptModel
 
-WORDS = (b"fine", b"refused", b"caveat", b"abort", b"loop", b"memory", b"raise", b"negative", b"huge")
+WORDS = (
+    b"fine",
+    b"refused",
+    b"caveat",
+    b"abort",
+    b"loop",
+    b"late",
+    b"memory",
+    b"raise",
+    b"negative",
+    b"huge",
+)
+
+
+class Late(WrongYes):
+    """An exception whose description takes longer than an input may."""
+
+    def __getattribute__(self, name: str) -> Any:
+        while name == "kind":
+            pass
+        return super().__getattribute__(name)
 
 
 def seeds(folder: Path) -> list[bytes]:
@@ -31,6 +52,8 @@ def run(path: Path) -> Any:
         os.abort()
     while word == b"loop":
         pass
+    if word == b"late":
+        raise Late("late", word)
     if word == b"memory":
         return len(bytearray(1 << 40))
     if word == b"raise":

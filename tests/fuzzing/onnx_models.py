@@ -121,11 +121,12 @@ def _constant(name: str, content: float) -> onnx.GraphProto:
 def external() -> onnx.ModelProto:
     """A weight that the file keeps in another one."""
     made = model([node("MatMul", "x w", "y")], [value("x", (2, 4))], "y", [weight("w", 4, 4)])
-    _keep_outside(made.graph.initializer[0], "w.bin", "0", "64")
+    keep_outside(made.graph.initializer[0], "w.bin", "0", "64")
     return made
 
 
-def _keep_outside(tensor: onnx.TensorProto, location: str, offset: str, length: str) -> None:
+def keep_outside(tensor: onnx.TensorProto, location: str, offset: str, length: str) -> None:
+    """Let a file refer to another one for the content of a tensor."""
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     del tensor.external_data[:]
@@ -321,7 +322,7 @@ def _tensor(made: onnx.ModelProto, random: Random) -> None:
         chosen.CopyFrom(numbers(chosen.name, values))
     else:
         texts = [random.choice(("0", "64", "-1", str(2**63), "x", "")) for _ in range(2)]
-        _keep_outside(chosen, random.choice(_LOCATIONS), *texts)
+        keep_outside(chosen, random.choice(_LOCATIONS), *texts)
 
 
 def _opset(made: onnx.ModelProto, random: Random) -> None:

@@ -66,11 +66,11 @@ class Summary:
 
 @dataclass
 class _Running:
-    """One worker and how far it came when it last moved."""
+    """One worker, how far it came when it last moved, and the CPU time that it had used."""
 
     order: Order
     process: subprocess.Popen[bytes]
-    index: int = -1
+    state: tuple[int, int] = (-1, 0)
     moved: float = 0.0
 
 
@@ -163,12 +163,17 @@ def _supervise(running: list[_Running], target: Target, deadline: float | None) 
 
 
 def _kill_if_stalled(worker: _Running) -> None:
-    index = _progress(Path(worker.order.folder))[0]
-    now = time.monotonic()
-    if index != worker.index:
-        worker.index, worker.moved = index, now
+    now, state = time.monotonic(), (_progress(Path(worker.order.folder))[0], _cpu_ticks(worker.process.pid))
+    if state != worker.state:
+        worker.state, worker.moved = state, now
     elif now - worker.moved > STALLED_SECONDS:
         worker.process.kill()
+
+
+def _cpu_ticks(identity: int) -> int:
+    """CPU time of a process; on a busy machine, even a start may take minutes."""
+    fields = Path(f"/proc/{identity}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def _progress(folder: Path) -> tuple[int, int, int, int, float]:

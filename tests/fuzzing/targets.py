@@ -119,9 +119,12 @@ TARGETS: Mapping[str, Target] = {
     "repositories": Target(
         "fuzzing.folders:REPOSITORIES", ".json", {"analyze": "fuzzing.folders:repositories"}
     ),
+    "external-data": Target(
+        "fuzzing.folders:EXTERNAL_DATA", ".json", {"analyze": "fuzzing.folders:external_data"}
+    ),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
-COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
+COMPARED = ("tflite", "onnx", "pt2")  # with a real runtime, in the mode `differential`
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "all": tuple(TARGETS),
     "toml": (
@@ -132,7 +135,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("prices", "requests", "accuracies", "times", "lists"),
         *("profiles", "caches", "losses", "baselines", "own-targets"),
     ),
-    "folders": ("stores", "repositories"),
+    "folders": ("stores", "external-data", "repositories"),
     "llm": (
         *("llm-configs", "diffusion-configs", "llm-quantizations", "safetensors"),
         *("gguf", "clusters", "serving-benchmarks"),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fuzzing import supervisor
 from fuzzing.gate_runtimes import RUNTIMES, Runtimes
 from fuzzing.supervisor import Summary, fuzz, report
 from fuzzing.targets import GROUPS, TARGETS, Target, mutant, seeds_of
 from fuzzing.verdicts import judge, wrong_numbers
+from fuzzing.worker import Order
 
 SEED = 20261115
 MODELS = ("tflite", "onnx")
@@ -140,7 +143,7 @@ def test_a_plan_that_runs_garbage_and_a_function_that_nothing_calls_are_wrong(
     ("name", "inputs"),
     [
         *((name, 200) for name in GROUPS["tables"] if name != "own-targets"),
-        *(("own-targets", 20), ("stores", 15), ("repositories", 40)),
+        *(("own-targets", 20), ("stores", 15), ("external-data", 60), ("repositories", 40)),
     ],
 )
 def test_mutated_tables_and_folders_are_read_or_refused(name: str, inputs: int, tmp_path: Path) -> None:
@@ -170,7 +173,7 @@ def test_every_language_model_and_cluster_gives_a_result(name: str, tmp_path: Pa
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"], *GROUPS["tables"], "stores"])
+@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"], *GROUPS["tables"], "stores", "external-data"])
 def test_every_seed_gives_a_result(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     run, path = target.runner("analyze"), tmp_path / f"input{target.suffix}"
@@ -180,7 +183,9 @@ def test_every_seed_gives_a_result(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"], *GROUPS["tables"], "repositories"])
+@pytest.mark.parametrize(
+    "name", [*MODELS, *GROUPS["toml"], *GROUPS["tables"], "external-data", "repositories"]
+)
 def test_an_input_is_the_same_whenever_it_is_made(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     inputs = [mutant(target, tmp_path, SEED, index) for index in range(100)]
@@ -199,6 +204,7 @@ def misbehavior() -> Summary:
     [
         "worker ended: SIGABRT",
         "Hang fuzzing/misbehaving.py",
+        "Hang after an exception",
         "MemoryError fuzzing/misbehaving.py",
         "KeyError fuzzing/misbehaving.py",
         "numbers: peak_bytes",
@@ -218,6 +224,22 @@ def test_inputs_of_findings_are_kept(tmp_path: Path) -> None:
     summary = fuzz("misbehaving", target=target, inputs=30, cpu_seconds=0.2, keep=tmp_path)
     contents = {Path(each.kept).read_bytes() for each in summary.causes.values()}
     assert {b"abort", b"loop", b"memory", b"raise"} <= contents
+
+
+@pytest.mark.parametrize(("code", "is_killed"), [("while True: pass", False), ("input()", True)])
+def test_only_a_worker_that_uses_no_cpu_is_stalled(
+    code: str, is_killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "STALLED_SECONDS", 1.0)
+    order = supervisor._prepared(Order("", "", 0, 0, 1, 1, str(tmp_path / "worker"), 1.0, 1))
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        worker = supervisor._Running(order, process, moved=time.monotonic())
+        for _ in range(30):
+            if process.poll() is None:
+                supervisor._kill_if_stalled(worker)
+            time.sleep(0.1)
+        assert (process.poll() is not None) == is_killed
+        process.kill()
 
 
 def test_only_impossible_numbers_are_wrong() -> None:
@@ -254,14 +276,36 @@ def test_fields_are_where_the_schema_says() -> None:
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize(("name", "least"), [("tflite", 40), ("onnx", 40)])
+@pytest.mark.parametrize(("name", "least"), [("tflite", 100), ("onnx", 40), ("pt2", 40)])
 def test_runtimes_agree_with_what_is_stated_of_mutants(name: str, least: int) -> None:
-    pytest.importorskip("tflite_micro" if name == "tflite" else "onnxruntime")
+    pytest.importorskip({"tflite": "tflite_micro", "onnx": "onnxruntime", "pt2": "torch"}[name])
     from fuzzing.differential import compare
 
     summary = compare(name, seed=SEED, inputs=200)
     assert not summary.causes, report(summary)
     assert summary.results > least
+
+
+@pytest.mark.extras
+def test_runtimes_state_shapes_and_dtypes_of_a_network(tmp_path: Path) -> None:
+    """The oracles of the differential mode, on networks whose values are known."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("torch")
+    from fuzzing import onnx_models, pt2, runtime_values, tflite_models
+
+    contents = {"ort": onnx_models.nested().SerializeToString(), "litert": tflite_models.offline_plan()}
+    contents["torch"] = pt2.seeds(tmp_path)[0]
+    expected = {"ort": {"sizes": ([2], "int64")}, "litert": {"1": ([1, 16], "float32")}}
+    expected["torch"] = {"aten.conv2d 1 0": ([2, 8, 16, 16], "float32")}
+    for runtime, content in contents.items():
+        path = tmp_path / runtime
+        path.write_bytes(content)
+        damaged = tmp_path / f"damaged {runtime}"
+        damaged.write_bytes(content[:99])
+        none, found = runtime_values.values(runtime, [damaged, path])
+        assert not none
+        for name, each in expected[runtime].items():
+            assert tuple(found[name]) == each
 
 
 def run_tool(*arguments: str, without: Path | None = None) -> tuple[int, str]:

@@ -17,6 +17,7 @@ from sizeup.latency import read_table
 from sizeup.runtimes import infer_once
 from sizeup.sweeps.spec import read_spec
 from sizeup.targets import Catalog
+from sizeup.targets.write import HEAD, save
 
 DEEP = "[" * 2000 + "1" + "]" * 2000
 HUGE = "0x" + "f" * 5000  # more digits than Python converts to text
@@ -56,6 +57,13 @@ def test_settings_with_deep_nesting_or_huge_numbers_are_refused(tmp_path: Path, 
             read_budgets(_written(tmp_path, f'[[budget]]\nmodels = "a"\n{key} = {value}\n'))
     with pytest.raises(SizeupError):
         read_table(_written(tmp_path, f"conv = {{ int8 = {value} }}"))
+
+
+@pytest.mark.parametrize("prefix", ["0x", "0o", "0b"])
+def test_a_file_with_a_number_that_cannot_be_written_is_not_added_to(tmp_path: Path, prefix: str) -> None:
+    path = _written(tmp_path, f'{HEAD}\n[[fit]]\nname = "a/b"\nrates = {prefix}{"1" * 20_000}\n')
+    with pytest.raises(TargetError, match="more than 1,000 digits"):
+        save(path, {"name": "c/d"}, None)
 
 
 @pytest.mark.parametrize("value", ["1e-300", "5e-324", "1e300"])
@@ -475,3 +483,66 @@ def test_custom_options_of_a_builtin_operator_are_refused_as_by_the_interpreter(
         reason = sizeup.check(path, "stm32f746/tflm", remedies=False).unsupported_reason
         assert (reason is not None and "custom operator" in reason) == has_options
         assert infer_once(path).outcome == ("refused" if has_options else "ran")
+
+
+@pytest.mark.extras
+def test_what_a_file_records_is_not_stated_if_litert_makes_something_else(tmp_path: Path) -> None:
+    """Every kernel with outputs of another shape or dtype on record, most of them smaller."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    from fuzzing import runtime_values
+    from fuzzing.tflite_models import packed
+    from micro_kernels import CASES
+
+    paths: list[Path] = []
+    for content in (case.pack() for case in CASES):
+        main = schema.ModelT.InitFromPackedBuf(content, 0).subgraphs[0]
+        for index in main.operators[-1].outputs.tolist():
+            sides = [] if main.tensors[index].shape is None else main.tensors[index].shape.tolist()
+            shapes = [[1] * len(sides), sides[:-1], [*sides, 1], [*sides[:-1], 2 * max(sides, default=1)]]
+            for field, value in [
+                *(("shape", each) for each in shapes),
+                ("type", 9),
+                ("type", 6),
+                ("type", 0),
+            ]:
+                model = schema.ModelT.InitFromPackedBuf(content, 0)
+                setattr(model.subgraphs[0].tensors[index], field, value)
+                paths.append(tmp_path / f"{len(paths)} {index}.tflite")
+                paths[-1].write_bytes(packed(model))
+    compared = 0
+    for path, real in zip(paths, runtime_values.values("litert", paths), strict=True):
+        made = real.get(path.stem.split()[1])
+        stated = sizeup.load(path).tensors[int(path.stem.split()[1])] if made else None
+        if made and stated is not None and stated.shape is not None:
+            compared += 1
+            assert ([*stated.shape], stated.dtype.name) == tuple(made), path.name
+    assert compared > 100
+
+
+@pytest.mark.parametrize("operator", ["IF", "STABLEHLO_COMPOSITE"])
+@pytest.mark.parametrize(("passed", "returned"), [((9, 64), (1, 8)), ((1, 8), (9, 64))])
+def test_a_subgraph_of_other_shapes_than_those_passed_is_not_counted(
+    operator: str, passed: tuple[int, ...], returned: tuple[int, ...], tmp_path: Path
+) -> None:
+    """LiteRT gives the subgraph the shapes of what is passed, and the operator those of what is returned."""
+    from formats.tflite.factory import File, options
+
+    file = File()
+    main, inner = file.main, file.subgraph("inner")
+    source, made = inner.tensor("a", (1, 8)), inner.tensor("b", (1, 8))
+    inner.op("RELU", [source], [made])
+    inner.ends([source], [made])
+    flag, x, y = main.tensor("flag", (1,), "BOOL"), main.tensor("x", passed), main.tensor("y", returned)
+    settings = (
+        options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1)
+        if operator == "IF"
+        else options("StableHLOCompositeOptions", name="n", decompositionSubgraphIndex=1)
+    )
+    main.op(operator, [flag, x] if operator == "IF" else [x], [y], settings)
+    main.ends([flag, x], [y])
+    path = tmp_path / "m.tflite"
+    path.write_bytes(file.pack())
+    checked = sizeup.check(path, "rpi5/litert", ram="1GiB", strict=True)
+    assert checked.fits is None
+    assert sizeup.load(path).tensors[y].shape is None

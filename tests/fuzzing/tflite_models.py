@@ -266,15 +266,50 @@ def _repacked(content: bytes, random: Random) -> bytes:
     try:
         model = schema.ModelT.InitFromPackedBuf(content, 0)
         for _ in range(random.choice((1, 1, 2, 4))):
-            _change_object(model, random, 0)
-        builder = flatbuffers.Builder(len(content))
-        builder.Finish(model.Pack(builder), b"TFL3")
-        return bytes(builder.Output())
+            random.choice((_change_object, _change_object, _transplant))(model, random)
+        if random.random() < 0.5:
+            _share(model)
+        return packed(model)
     except Exception:  # the schema's own packing has no one class for what it cannot write
         return changed_bytes(content, random)
 
 
-def _change_object(node: Any, random: Random, depth: int) -> None:
+def packed(model: Any) -> bytes:
+    """The file of a model that was changed as objects."""
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def _objects(node: Any) -> list[Any]:
+    """An object and all inside it, each once."""
+    found = {id(node): node}
+    stack = [node]
+    while stack:
+        for value in vars(stack.pop()).values():
+            for each in value if isinstance(value, list) else [value]:
+                if hasattr(each, "__dict__") and id(each) not in found:
+                    found[id(each)] = each
+                    stack.append(each)
+    return [*found.values()]
+
+
+def _share(model: Any) -> None:
+    """Write objects that are in several places once, so that the places refer to one table."""
+    for each in _objects(model):
+        each.Pack = functools.cache(each.Pack)
+
+
+def _transplant(model: Any, random: Random) -> None:
+    """Give a field what the same field of another table has."""
+    found = _objects(model)
+    taker = random.choice(found)
+    giver = random.choice([each for each in found if type(each) is type(taker)])
+    name = random.choice(list(vars(taker)))
+    setattr(taker, name, getattr(giver, name))
+
+
+def _change_object(node: Any, random: Random, depth: int = 0) -> None:
     """Go down to a random table and change one of its fields."""
     fields = [name for name, value in vars(node).items() if value is not None]
     inner = [name for name in fields if _is_inner(getattr(node, name))]

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fuzzing.targets import Target, mutant, seeds_of
-from fuzzing.verdicts import Finding, judge, stop
+from fuzzing.verdicts import Finding, Hang, judge, stop
 
 Run: TypeAlias = Callable[[Path], Any]
 PROGRESS = struct.Struct("<qqqqd")  # next index, inputs run, results, findings, CPU seconds
@@ -96,7 +96,11 @@ def _timed(run: Run, path: Path, cpu_seconds: float) -> tuple[bool, Finding | No
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     try:
-        return judge(run, path)
+        verdict = judge(run, path)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return verdict
+    except Hang:  # the time was over while another exception was described
+        return False, Finding("Hang after an exception", "")
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
