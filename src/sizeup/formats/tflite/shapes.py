@@ -60,9 +60,9 @@ _TESTED = frozenset({"IF", "STABLEHLO_CASE"})  # the first input selects a body
 def _mismatch(node: Node, body: Body) -> str:
     """How the ends of a subgraph differ from what is passed: LiteRT passes on all shapes that it computes."""
     graph = body.graph
-    given = node.inputs[1:] if node.source in _TESTED else node.inputs
+    passed = node.inputs[1:] if node.source in _TESTED else node.inputs
     returned = graph.outputs if body.name != "cond" else ()
-    pairs = [*zip(given, graph.inputs, strict=False), *zip(node.outputs, returned, strict=False)]
+    pairs = [*zip(passed, graph.inputs, strict=False), *zip(node.outputs, returned, strict=False)]
     for outside, inside in pairs:
         shapes = node.tensors[outside].shape if outside != ABSENT else None, graph.tensors[inside].shape
         if None not in shapes and shapes[0] != shapes[1]:
@@ -90,7 +90,7 @@ def contradiction(node: Node) -> str:
     if isinstance(computed, int):
         elements = sum(math.prod(shape or ()) for shape in shapes)
         return "" if elements == computed else f"{computed:,} elements, not {elements:,}"
-    for made, shape in zip(computed or (), shapes, strict=False):
-        if made != shape:
-            return f"the shape {made}, not {shape}"
+    for expected, shape in zip(computed or (), shapes, strict=False):
+        if expected != shape:
+            return f"the shape {expected}, not {shape}"
     return ""
