@@ -104,12 +104,7 @@ def _by_name(graph: Graph) -> dict[str, Tensor]:
 
 
 def _by_index(graph: Graph) -> dict[str, Tensor]:
-    """Tensors that do not follow from one whose shape is unknown, for which the recorded shape is left."""
-    unknown = {index for index, each in enumerate(graph.tensors) if each.shape is None}
-    for op in graph.ops:
-        if unknown.intersection(op.inputs):
-            unknown.update(op.outputs)
-    return {str(index): each for index, each in enumerate(graph.tensors) if index not in unknown}
+    return {str(index): each for index, each in enumerate(graph.tensors)}
 
 
 def _by_call(graph: Graph) -> dict[str, Tensor]:

@@ -151,7 +151,7 @@ def _filled(value: Any) -> Any:
 
     if not isinstance(value, torch.Tensor):
         return value.node.hint if isinstance(value, torch.SymInt) else value
-    shape = [each.node.hint if isinstance(each, torch.SymInt) else each for each in value.shape]
+    shape = [each if isinstance(each, int) else each.node.hint for each in value.shape]
     fill = torch.ones if value.dtype.is_floating_point else torch.zeros
     return fill(shape, dtype=value.dtype)
 

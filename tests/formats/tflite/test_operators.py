@@ -86,10 +86,7 @@ CASES = [
     # rows of 8 cut across the axes of 2x3x4: 3 rows x 10 units x 8
     Case("FULLY_CONNECTED", [(2, 3, 4), (10, 8)], [(3, 10)], "matmul", 240),
     # ones that hold nothing: the last axis alone is the input
-    Case(
-        "FULLY_CONNECTED", [(1, 1, 257), (128, 257)], [(1, 1, 128)], "matmul", 32896, 0,
-        options("FullyConnectedOptions", keepNumDims=True),
-    ),
+    Case("FULLY_CONNECTED", [(1, 1, 257), (128, 257)], [(1, 1, 128)], "matmul", 32896),
     # 2 x (3x4 . 4x5)
     Case("BATCH_MATMUL", [(2, 3, 4), (2, 4, 5)], [(2, 3, 5)], "matmul", 120, weights=()),
     Case(
