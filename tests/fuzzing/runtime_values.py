@@ -151,7 +151,8 @@ def _filled(value: Any) -> Any:
 
     if not isinstance(value, torch.Tensor):
         return value.node.hint if isinstance(value, torch.SymInt) else value
-    shape = [each if isinstance(each, int) else each.node.hint for each in value.shape]
+    sides: list[Any] = [*value.shape]  # integers, or symbols with an example
+    shape = [each if isinstance(each, int) else each.node.hint for each in sides]
     fill = torch.ones if value.dtype.is_floating_point else torch.zeros
     return fill(shape, dtype=value.dtype)
 
