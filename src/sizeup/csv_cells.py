@@ -1,7 +1,7 @@
-"""CSV output that spreadsheets do not run as formulas.
+"""CSV output that spreadsheets do not run as formulas, and agents of CI systems not as commands.
 
 Spreadsheets run text that starts with =, +, - or @ as a formula, and names come from model files. Such text
-gets a leading apostrophe; numbers are unchanged.
+gets a leading apostrophe; numbers are unchanged. What is a command in a log (see `logs`) gets a space.
 """
 
 from __future__ import annotations
@@ -13,15 +13,28 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 # Full-width forms of = + - @, which some spreadsheets accept.
+_SPACES = (
+    "\t\x0b\x0c\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # except ends of lines
+)
 _WIDE = "\uff1d\uff0b\uff0d\uff20"
-FORMULA = rf"\A('*[=+\-@\x00-\x1f\x7f{_WIDE}])"
-"""Start of text that gets an apostrophe; leading apostrophes count, so that the change is reversible."""
-_FORMULA = re.compile(FORMULA)
+REPLACEMENTS = (
+    # Leading apostrophes count, so that this one is reversible.
+    (rf"\A('*[=+\-@\x00-\x1f\x7f{_WIDE}])", r"'\1"),
+    (r"##(\w*\[)", r"## \1"),
+    (rf"(\A|[\r\n])([{_SPACES}]*:):", r"\1\2 :"),
+    (r"(\A|[\r\n])((?:---|\+\+\+|~~~|\^\^\^) )", r"\1 \2"),
+    (r"(\r)(\x1b\[0K)", r"\1 \2"),
+)
+"""Patterns and what replaces them, in the common subset of Python's expressions and RE2's."""
+_REPLACEMENTS = [(re.compile(pattern), new) for pattern, new in REPLACEMENTS]
+_ANY = re.compile("|".join(pattern for pattern, _ in REPLACEMENTS))
 
 
 def neutralize(text: str) -> str:
-    """The text, with a leading apostrophe if a spreadsheet could run it as a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text
+    """The text without what a spreadsheet could run as a formula or an agent of a CI system as a command."""
+    for pattern, new in _REPLACEMENTS if _ANY.search(text) else ():
+        text = pattern.sub(new, text)
+    return text
 
 
 def csv_lines(
@@ -32,7 +45,7 @@ def csv_lines(
     as_needed = csv.writer(buffer, lineterminator=end)
     # Before Python 3.13 a lone carriage return is not quoted, and readers take it for the end of a row.
     quoted = csv.writer(buffer, lineterminator=end, quoting=csv.QUOTE_ALL)
-    as_needed.writerow(header)
+    as_needed.writerow(header if raw else map(_cell, header))
     yield buffer.getvalue()
     for row in rows:
         buffer.seek(0)

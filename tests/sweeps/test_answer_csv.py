@@ -10,9 +10,11 @@ import pytest
 from pyarrow import parquet
 
 from sizeup.csv_cells import neutralize
+from sizeup.logs import inert
 from sizeup.sweeps.tables import write
 
 TEXTS = ["=1+1", "+1", "-1", "@a", "\ta", "\r=1", "\n=1", "\x7f", "\uff1d1", "'=1", "'a", "a=1", "", None]
+TEXTS += ["a ##vso[x]", "##[g", " \u00a0::error::", "a\n::b", "~~~ c", "=\r\x1b[0K", "####teamcity[", "a::b"]
 NUMBERS = [-1.5, *([1e-3] * (len(TEXTS) - 1))]
 
 
@@ -28,6 +30,8 @@ def test_texts_are_neutralized_as_in_every_csv_file(tmp_path: Path, raw: bool) -
     with path.open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     expected = [each if raw else neutralize(each) for each in (text or "" for text in TEXTS)]
+    text = path.read_text("utf-8")
+    assert raw == (inert(text) != text)
     assert header == ["=name" if raw else "'=name", "ms", "large"]
     assert [row[0] for row in rows] == [row[2] for row in rows] == expected
     assert [float(row[1]) for row in rows] == NUMBERS

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
-from sizeup.csv_cells import FORMULA, neutralize
+from sizeup.csv_cells import REPLACEMENTS, neutralize
 from sizeup.errors import SizeupError
-from sizeup.files import atomic_path
+from sizeup.files import atomic_path, is_file
 from sizeup.sweeps.schema import FIELDS, NAMES
 from sizeup.sweeps.storage import RemoteStorage
 from sizeup.sweeps.store import TABLE, Manifest, Store, read_manifest
@@ -300,7 +300,9 @@ def _neutralized(reader: Any) -> tuple[Any, Iterator[Any]]:
 
     def safe(column: Any) -> Any:
         is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        return compute.replace_substring_regex(column, FORMULA, r"'\1") if is_text else column
+        for pattern, new in REPLACEMENTS if is_text else ():
+            column = compute.replace_substring_regex(column, pattern, new)
+        return column
 
     return schema, (
         pa.RecordBatch.from_arrays([*map(safe, batch.columns)], schema=schema) for batch in reader
