@@ -29,9 +29,10 @@ from sizeup.memory.overlap_packing import overlapping_buffers
 from sizeup.memory.packing import first_fit
 from sizeup.memory.schedule import best_schedule
 from sizeup.memory.schedule_problem import ScheduleProblem, static_bound
+from sizeup.memory.tflm import before_conversion
 from sizeup.memory.tflm.head import place_greedily
 from timing import cpu_seconds
-from worst_shapes import LARGEST, onnx_bomb, onnx_called_often, onnx_products, onnx_symbols
+from worst_shapes import LARGEST, onnx_bomb, onnx_called_often, onnx_products, onnx_split, onnx_symbols
 
 pytestmark = [pytest.mark.alone, pytest.mark.extras]
 
@@ -125,6 +126,21 @@ def test_a_fragmented_plan_ends_at_its_limit_of_steps(lives: Any) -> None:
             _greedy(_buffers(lives, count))
 
     assert seconds(partial(place, 20_000), 1) < 2 * _ROOM * seconds(partial(place, 6_000), 1)
+
+
+def test_a_plan_before_a_conversion_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Builds and styles of writing a file have the same buffers, if no kernel has scratch of its own."""
+    made = []
+
+    def place(*rows: Any) -> list[int]:
+        made.append(rows)
+        return place_greedily(*rows)
+
+    monkeypatch.setattr(before_conversion, "place_greedily", place)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx_split(300))
+    assert sizeup.check(path, "esp32s3", remedies=False).limits
+    assert len(made) == len(set(made)) > 0
 
 
 def _wide(count: int) -> ScheduleProblem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -90,9 +91,27 @@ def _most_head(graph: Graph, build: Build) -> tuple[int, int]:
         # The numbers of tensors decide between those of equal size.
         numberings = [sorted(rows), *([] if most_files(graph) else [sorted(rows, reverse=True)])]
         for numbered in numberings if rows else ():
-            firsts, lasts, bytes_of = zip(*numbered, strict=True)
-            most = max(most, *map(add, place_greedily(bytes_of, firsts, lasts), bytes_of))
+            most = max(most, _planned_end(numbered))
     return most, len(sizes) + sum(map(len, scratch))
+
+
+_KNOWN: dict[bytes, int] = {}
+_MOST_KNOWN = 1_000
+
+
+def _planned_end(rows: Sequence[tuple[int, int, int]]) -> int:
+    """The end of a plan for buffers with a first tick, a last tick and a size.
+
+    Ends are kept: without scratch buffers all builds and most styles have the same one, and a plan of 100,000
+    buffers takes a second.
+    """
+    key = hashlib.sha256(repr(rows).encode()).digest()
+    if key not in _KNOWN:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        firsts, lasts, sizes = zip(*rows, strict=True)
+        _KNOWN[key] = max(map(add, place_greedily(sizes, firsts, lasts), sizes))
+    return _KNOWN[key]
 
 
 def converted_file_bytes(
