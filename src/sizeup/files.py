@@ -149,6 +149,11 @@ def is_folder(path: PathLike) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
+def is_file(path: PathLike) -> bool:
+    """Whether there is such a file; unlike `Path.is_file`, no error for a name that is too long."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def open_regular(path: PathLike) -> BinaryIO:
     """Open a file to read; raises OSError for folders, pipes and devices, which may have no end."""
     _check_regular(Path(path).stat())  # first: opening a device may change it

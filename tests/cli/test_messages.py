@@ -314,3 +314,36 @@ def test_a_python_file_is_answered_with_the_name_of_its_module(
     Path(file).parent.mkdir(exist_ok=True)
     Path(file).touch()
     assert f"{file}: give {module}:NAME, " in run("analyze", file)[2]
+
+
+_LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        f"query {_LONG}",
+        f"query {'a/' * 3000}",
+        f"query store --against {_LONG}",
+        f"query store --join {_LONG}.csv",
+        f"query store -o {_LONG}/x.csv",
+        f"sweep sweep.toml -o {_LONG}",
+        f"check MODEL -d {_LONG}.toml",
+        f"check MODEL --macs 1M --junit {_LONG}.xml",
+        f"analyze MODEL --rules {_LONG}.py",
+        f"analyze MODEL -o {_LONG}/x.json",
+        f"optimize {_LONG}.onnx -o x.onnx",
+        f"compare {_LONG}.onnx MODEL",
+        f"check --budget {_LONG}/x.toml",
+        f"precision MODEL --weights 1KiB -o {_LONG}.json",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_name_that_is_too_long_is_answered_in_one_line(run: Run, arguments: str, keywords: Path) -> None:
+    if "store" in arguments:
+        Path("sweep.toml").write_text(f'models = ["{keywords}"]\ntargets = ["rpi5/ort"]\n', "utf-8")
+        run("sweep", "sweep.toml", "-o", "store", "--in-process")
+    code, _, err = run(*(keywords if word == "MODEL" else word for word in arguments.split()))
+    assert code == 2
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1, err

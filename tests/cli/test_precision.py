@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import sizeup
 from cli.running import run_command as run
 from cli.test_plan import lines
+from networks import FLOAT
+from sizeup.errors import WriteError
+from sizeup.graph import Constant
 
 pytestmark = pytest.mark.extras
 
@@ -135,3 +139,20 @@ def test_errors_are_printed_on_one_line(arguments: tuple[str, ...], message: str
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_map_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    """Its names are longer than a file of settings may be."""
+    builder = sizeup.GraphBuilder("m")
+    x = builder.input("x", (1, 4), FLOAT)
+    for number in range(20):
+        weight = builder.tensor(f"w{number}", (4, 4), FLOAT, Constant("parameter"))
+        y = builder.tensor(f"y{number}", (1, 4), FLOAT)
+        builder.op("matmul", [x, weight], [y], name="n" * 1_000_000 + str(number))
+        x = y
+    builder.outputs.append(x)
+    chosen = sizeup.precision.choose(builder.freeze(), weights="500B", sensitivity="analytic")
+    mapping = tmp_path / "map.json"
+    with pytest.raises(WriteError, match=r"not written, because sizeup could not read it: .*larger than"):
+        chosen.save(mapping)
+    assert not mapping.exists()

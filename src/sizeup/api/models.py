@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from sizeup import cost, formats, units
 from sizeup.cost import Cost
 from sizeup.errors import RuleError, SizeupError
+from sizeup.files import is_file
 from sizeup.formats import FreeSpec, Inputs
 from sizeup.graph import Graph
 from sizeup.results.report import Report
@@ -188,7 +189,7 @@ def loaded_rules() -> list[Path]:
 def load_rules(path: str | os.PathLike[str]) -> None:
     """Run a Python file that registers cost rules with `@sizeup.op_rule`."""
     file = Path(path)
-    if not file.is_file():
+    if not is_file(file):
         raise RuleError(f"{file}: no such file")
     name = f"{_RULES}{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)

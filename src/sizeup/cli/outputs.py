@@ -104,7 +104,7 @@ def _clear(path: Path, inputs: list[Path]) -> None:
     try:
         _require_no_input(path, inputs)
         target = path.resolve()
-        if target.is_file() and target.suffix.lower() != path.suffix.lower():
+        if files.is_file(target) and target.suffix.lower() != path.suffix.lower():
             raise WriteError(
                 f"{path}: a link leads to {target}, which is no report; give another output path"
             )

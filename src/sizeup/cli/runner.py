@@ -79,9 +79,13 @@ def _reported_errors() -> Iterator[None]:
         forget_output()
         raise typer.Exit(PIPE_CLOSED) from None
     except OSError as error:
+        from sizeup.cli import terminal
+
+        if error.errno == errno.ENAMETOOLONG:
+            terminal.print_error(f"{error.filename}: {error.strerror}")
+            raise typer.Exit(BAD_INPUT) from None
         if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             raise
-        from sizeup.cli import terminal
         from sizeup.render.console.layout import forget_output
 
         forget_output()

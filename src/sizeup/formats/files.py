@@ -10,7 +10,7 @@ from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
 from sizeup.errors import CorruptModel, LoadError, WriteError
-from sizeup.files import atomic_path, exists, read_problem, resolve_inside
+from sizeup.files import atomic_path, exists, is_file, read_problem, resolve_inside
 from sizeup.formats import no_such_file
 from sizeup.formats.external import external_file, model_folders
 
@@ -38,7 +38,7 @@ def gzip_bytes_of(path: Path) -> int | None:
 
 def check_output_path(source: Path, out: Path) -> None:
     """Raises if `out` cannot be written: the model itself, another format, or a missing folder."""
-    if not source.is_file():
+    if not is_file(source):
         raise LoadError(no_such_file(source, "a .tflite or .onnx file"))
     if exists(out) and (out.is_dir() or out.samefile(source)):
         problem = "is a folder" if out.is_dir() else "is the input model, which is not overwritten"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
-from sizeup.files import write_text
+from sizeup.files import is_folder, write_text
 from sizeup.logs import inert, inert_json
 
 
@@ -161,7 +161,7 @@ def check_path(result_type: str, path: str | os.PathLike[str], *, timed: bool = 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
     """Raise SizeupError if the folder of a file does not exist."""
-    if not Path(path).absolute().parent.is_dir():
+    if not is_folder(Path(path).absolute().parent):
         raise SizeupError(f"{os.fspath(path)}: no such folder")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from sizeup import files
 from sizeup.errors import CorruptStore, MissingLibrary, SizeupError
-from sizeup.files import UNFINISHED, write_errors
+from sizeup.files import UNFINISHED, exists, is_folder, write_errors
 
 
 class Draft(Protocol):
@@ -88,7 +88,7 @@ class LocalStorage:
         self.root = folder.absolute()
         self.address = str(self.root)
         self._home = os.path.realpath(self.root)
-        if self.root.exists() and not self.root.is_dir():
+        if exists(self.root) and not is_folder(self.root):
             raise SizeupError(f"{folder}: a file; give a folder for the results of a sweep")
 
     def inside(self, name: str) -> Path:

@@ -138,7 +138,7 @@ def join(connection: DuckDBPyConnection, path: str) -> JoinedTable:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise SizeupError(f"{path}: cannot be joined; give a .csv, .tsv or .parquet file")
-    if not file.is_file():
+    if not is_file(file):
         raise SizeupError(f"{path}: no such file")
     name = "".join(letter if letter.isalnum() else "_" for letter in file.stem) or "joined"
     reserved = {*_RESERVED, *views((Axis("ms"), Axis("ms")), compared=True)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sizeup.errors import TargetError
+from sizeup.files import is_file
 from sizeup.targets.catalog import current_catalog, with_file
 from sizeup.targets.runtime import Target
 from sizeup.targets.target_files import names_in
@@ -41,7 +42,7 @@ def parse_device_file(text: str) -> DeviceFile | None:
 
 def check_exists(file: str) -> None:
     """Raises TargetError if there is no such device file."""
-    if not Path(file).is_file():
+    if not is_file(file):
         raise TargetError(f"{file}: no such device file")
 
 
