@@ -141,6 +141,7 @@ def test_errors_are_printed_on_one_line(arguments: tuple[str, ...], message: str
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_map_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     """Its names are longer than a file of settings may be."""
     builder = sizeup.GraphBuilder("m")

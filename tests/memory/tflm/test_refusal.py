@@ -167,7 +167,7 @@ def test_a_plan_for_another_number_of_tensors_is_a_reason() -> None:
     assert sizeup.analyze(sizeup.load(wrong)).memory.unsupported_reason is not None
 
 
-_LISTED = (None, [], [2], [2, 1], [-1], [-2], [9])
+_LISTED: tuple[list[int] | None, ...] = (None, [], [2], [2, 1], [-1], [-2], [9])
 
 
 @pytest.mark.parametrize(
