@@ -41,9 +41,9 @@ def collections() -> Iterator[tuple[str, int, list[str]]]:
         name = path.relative_to(SOURCE).as_posix()
         if not name.startswith("ops/"):
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                texts = (
-                    list(_texts(node)) if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict) else []
-                )
+                if not isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+                    continue
+                texts = list(_texts(node))
                 named = list(dict.fromkeys(text for text in texts if text in kinds))
                 if len(named) > FEW and len(named) > len(set(texts)) / 2:
                     yield name, node.lineno, named
