@@ -239,6 +239,8 @@ def output_of(name: str, folder: Path) -> str:
     else:
         text = written.read_text("utf-8")
         written.unlink()
+    if command[0] == "sweep":
+        text = text[text.index("{") :]  # after lines of progress, if it takes long
     if ending.endswith("html"):
         text = _data_block(text)
     if ending.endswith(("json", "html")):
