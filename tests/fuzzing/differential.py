@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import sizeup
 from fuzzing import runtime_values
@@ -25,6 +26,7 @@ from sizeup.graph import Graph, Tensor
 from sizeup.memory import tflm_arena
 from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 
+_Comparison: TypeAlias = "Callable[[Sequence[Path], Summary], Iterator[tuple[Path, str]]]"
 _BATCH = 250
 _MOST_BYTES = 8 << 20  # of an arena: the interpreter is given 16 MiB
 
@@ -115,7 +117,7 @@ def _by_call(graph: Graph) -> dict[str, Tensor]:
 
 
 # Not LiteRT: where a file records other shapes than it computes, TFLite Micro takes those of the file.
-_COMPARE = {
+_COMPARE: dict[str, tuple[_Comparison, ...]] = {
     "tflite": (_arenas,),
     "onnx": (partial(_values, "ort", _by_name),),
     "pt2": (partial(_values, "torch", _by_call),),
