@@ -501,6 +501,7 @@ def _is_as_written(top: Path, place: str) -> bool:
 def _template(folder: Path) -> Path:
     """A repository with the base, and a work tree in which the network grew."""
     top = folder / "template"
+    shutil.rmtree(top, ignore_errors=True)  # of a worker that has ended
     (top / "models").mkdir(parents=True)
     _git(top, "init", "-q", "--template=", "-b", "main")
     _write(top, _HEAD, _BUDGET.encode())
@@ -512,6 +513,7 @@ def _template(folder: Path) -> Path:
 def _embedded(folder: Path) -> Path:
     """A bare repository whose base has the network of the work tree."""
     top = folder / "embedded"
+    shutil.rmtree(top, ignore_errors=True)
     top.mkdir()
     _git(top, "init", "-q", "--bare", "--template=", "-b", "main")
     _commit(top, {}, 32)

@@ -135,7 +135,7 @@ def _prepared(order: Order) -> Order:
 
 
 def _start(order: Order, target: Target) -> _Running:
-    path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [str(TESTS), str(TESTS.parent / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0"}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
     process = subprocess.Popen(command(order, target), env=environment, stdin=subprocess.DEVNULL)

@@ -483,3 +483,16 @@ def test_custom_options_of_a_builtin_operator_are_refused_as_by_the_interpreter(
         reason = sizeup.check(path, "stm32f746/tflm", remedies=False).unsupported_reason
         assert (reason is not None and "custom operator" in reason) == has_options
         assert infer_once(path).outcome == ("refused" if has_options else "ran")
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_a_global_pool_of_too_few_dimensions_is_checked_for_microcontrollers(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    from formats.onnx.making import model, node, value
+
+    made = model([node("GlobalMaxPool", "x", "y")], [value("x", shape)], "y")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    assert sizeup.check(path, "stm32f746/tflm", remedies=False).limits

@@ -321,8 +321,9 @@ class _Lowering:
         if any(name in _REDUCING for name in known):
             inputs = [inputs[0], self._indices(1 if self.style.is_least else len(self._shape(inputs[0])))]
         outputs = self._outputs(op, is_image=bool(is_image))
-        if op.kind == "global_pool" and not self.style.is_least:
-            shape, dtype = self._shape(outputs[0]), self.tensors[outputs[0]].dtype
+        shape = self._shape(outputs[0]) if outputs else ()
+        if op.kind == "global_pool" and not self.style.is_least and len(shape) > 1:
+            dtype = self.tensors[outputs[0]].dtype
             rows = [partial(self._emit, name, inputs, (shape[0], max(shape[1:])), dtype) for name in known]
             self._write("RESHAPE", [self._one_of(rows), self._indices(len(shape))], outputs)
             return
