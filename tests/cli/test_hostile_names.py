@@ -169,15 +169,22 @@ def test_annotations_are_the_only_commands(run: Run, model: Path) -> None:
     assert "##[" not in done.out.partition(go)[0]
 
 
-@pytest.mark.parametrize(("options", "expected"), [([], f"'{FORMULA}"), (["--raw-csv"], FORMULA)])
-def test_formulas_in_csv_files_are_neutralized_by_default(
-    run: Run, model: Path, tmp_path: Path, options: list[str], expected: str
+# As in EVIL, with a space in each command.
+EVIL_CELL = ": :error::hostile\n: :add-mask::e%0A\x1b[31mred\x07\x1b]0;title\x07\u202eabc\r## [error]"
+EVIL_CELL += "## vso[task.prependpath]x\n --- group\n## teamcity[x]\nsection_start:1:x\r \x1b[0K"
+
+
+@pytest.mark.parametrize(
+    ("options", "formula", "evil"), [([], f"'{FORMULA}", EVIL_CELL), (["--raw-csv"], FORMULA, EVIL)]
+)
+def test_formulas_and_commands_in_csv_files_are_neutralized_by_default(
+    run: Run, model: Path, tmp_path: Path, options: list[str], formula: str, evil: str
 ) -> None:
     path = tmp_path / "report.csv"
     assert run("analyze", model, "-o", path, *options).code == 0
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [row["name"] for row in rows] == [expected, f"{EVIL}2", f"{EVIL}3"]
+    assert [row["name"] for row in rows] == [formula, f"{evil}2", f"{evil}3"]
     assert rows[0]["macs"] == "64"
 
 
