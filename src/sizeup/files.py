@@ -155,8 +155,11 @@ def is_file(path: PathLike) -> bool:
 
 
 def open_regular(path: PathLike) -> BinaryIO:
-    """Open a file to read; raises OSError for folders, pipes and devices, which may have no end."""
-    _check_regular(Path(path).stat())  # first: opening a device may change it
+    """Open a file to read; raises OSError for folders, pipes, devices and names that cannot be."""
+    try:
+        _check_regular(Path(path).stat())  # first: opening a device may change it
+    except ValueError as error:  # a null character
+        raise OSError(errno.EINVAL, str(error)) from error
     file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - returned
     try:
         _check_regular(os.fstat(file.fileno()))  # again: it may have been replaced by a pipe

@@ -115,6 +115,15 @@ def test_a_baseline_or_a_list_of_models_that_is_no_file_is_refused(tmp_path: Pat
         next(models_of(spec))
 
 
+def test_a_list_that_names_a_list_with_a_null_character_is_refused(tmp_path: Path) -> None:
+    from sizeup.sweeps.expand import models_of
+
+    listed = _written(tmp_path, "@a\0b\n", "models.txt")
+    spec = read_spec(_written(tmp_path, f'models = "@{listed.name}"\ntargets = "rpi5"\n'))
+    with pytest.raises(SizeupError, match="null"):
+        next(models_of(spec))
+
+
 @pytest.mark.parametrize("suffix", ["", ".onnx", ".tflite", ".json", "/config.json", ":factory"])
 def test_a_name_that_is_too_long_is_no_model(tmp_path: Path, suffix: str) -> None:
     """A name of a file of budgets, of a table or of a sweep: not one that the user typed."""
