@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ except ImportError as missing:
 def main() -> int:
     """Runs the fuzzer; returns 1 if there are findings, 2 if the setup is incomplete."""
     arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # workers end with it
     try:
         return _run(arguments, GROUPS.get(arguments.target, (arguments.target,)))
     except (ImportError, SetupError) as error:

@@ -235,7 +235,7 @@ def _decoy() -> bytes:
 
 # External data. The file of the weights has the shape of a value; a file elsewhere has another one.
 
-_WEIGHTS, _ELSEWHERE = "weights.bin", 7919
+_WEIGHTS, _ELSEWHERE = "weights.bin", 791_919_191
 
 
 class _ExternalData:

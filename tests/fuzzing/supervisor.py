@@ -171,9 +171,9 @@ def _kill_if_stalled(worker: _Running) -> None:
 
 
 def _cpu_ticks(identity: int) -> int:
-    """CPU time of a process; on a busy machine, even a start may take minutes."""
+    """CPU time of a process and of its children; on a busy machine, even a start may take minutes."""
     fields = Path(f"/proc/{identity}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(map(int, fields[11:15]))
 
 
 def _progress(folder: Path) -> tuple[int, int, int, int, float]:
@@ -223,10 +223,10 @@ def _kept(summary: Summary, cause: Cause, folder: Path, target: Target, keep: Pa
     keep.mkdir(parents=True, exist_ok=True)
     if cause.kept:
         Path(cause.kept).unlink(missing_ok=True)
-        Path(cause.kept).with_suffix(".txt").unlink(missing_ok=True)
+        Path(f"{cause.kept}.cause").unlink(missing_ok=True)
     place = keep / f"{summary.target}-{summary.mode}-{summary.seed}-{cause.index}{target.suffix}"
     shutil.copy(folder / "kept" / f"{cause.index}{target.suffix}", place)
-    place.with_suffix(".txt").write_text(f"{cause.signature}\n\n{cause.details}\n", "utf-8")
+    Path(f"{place}.cause").write_text(f"{cause.signature}\n\n{cause.details}\n", "utf-8")
     return place
 
 
