@@ -124,6 +124,17 @@ def test_a_list_that_names_a_list_with_a_null_character_is_refused(tmp_path: Pat
         next(models_of(spec))
 
 
+@pytest.mark.parametrize("pattern", ["*", "hf:*"])
+def test_a_pattern_or_a_store_whose_name_is_too_long_is_refused(tmp_path: Path, pattern: str) -> None:
+    from sizeup.sweeps.expand import models_of
+
+    spec = read_spec(_written(tmp_path, f'models = "{pattern}{"x" * 3000}"\ntargets = "rpi5"\n'))
+    with pytest.raises(SizeupError):
+        next(models_of(spec))
+    with pytest.raises(SizeupError):
+        sizeup.query(tmp_path / ("x" * 3000))
+
+
 @pytest.mark.parametrize("suffix", ["", ".onnx", ".tflite", ".json", "/config.json", ":factory"])
 def test_a_name_that_is_too_long_is_no_model(tmp_path: Path, suffix: str) -> None:
     """A name of a file of budgets, of a table or of a sweep: not one that the user typed."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
-from sizeup.files import open_regular, read_problem
+from sizeup.files import exists, open_regular, read_problem
 from sizeup.formats.names import looks_like_code
 from sizeup.patterns import Finder, is_wild
 from sizeup.sweeps.models import Factory, Model, SizeClass, code_digest, digest_of
@@ -83,7 +83,7 @@ def _models_in_file(spec: Spec, entry: str) -> Iterator[Model]:
 
 def _files(spec: Spec, pattern: str, entry: str) -> Iterator[tuple[str, str]]:
     """Names relative to the spec's folder, and absolute paths."""
-    if not is_wild(pattern) or (spec.folder / pattern).exists():
+    if not is_wild(pattern) or exists(spec.folder / pattern):
         yield pattern, str(spec.folder / pattern)
         return
     try:

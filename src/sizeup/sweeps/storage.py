@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from sizeup import files
 from sizeup.errors import CorruptStore, MissingLibrary, SizeupError
-from sizeup.files import UNFINISHED, exists, is_folder, write_errors
+from sizeup.files import UNFINISHED, exists, is_file, is_folder, write_errors
 
 
 class Draft(Protocol):
@@ -117,7 +117,7 @@ class LocalStorage:
 
     def has(self, name: str) -> bool:
         """Whether a file exists."""
-        return self.inside(name).is_file()
+        return is_file(self.inside(name))
 
     def tail(self, name: str, length: int) -> bytes | None:
         """The last `length` bytes of a file, or all if it is shorter; None if it does not exist."""
