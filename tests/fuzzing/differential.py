@@ -1,7 +1,7 @@
 """Mutants that sizeup and a real runtime both accept: what sizeup states must be what the runtime does.
 
-The arena of TFLite files is compared with TFLite Micro's own interpreter; shapes and dtypes of other
-files with those of ONNX Runtime and torch. All run in subprocesses and may refuse or crash: no finding.
+The arena of TFLite files is compared with TFLite Micro's own interpreter; shapes and dtypes with those of
+LiteRT, ONNX Runtime and torch. All run in subprocesses and may refuse or crash; that is no finding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import sizeup
 from fuzzing import runtime_values
@@ -26,7 +25,6 @@ from sizeup.graph import Graph, Tensor
 from sizeup.memory import tflm_arena
 from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 
-_Comparison: TypeAlias = "Callable[[Sequence[Path], Summary], Iterator[tuple[Path, str]]]"
 _BATCH = 250
 _MOST_BYTES = 8 << 20  # of an arena: the interpreter is given 16 MiB
 
@@ -105,6 +103,20 @@ def _by_name(graph: Graph) -> dict[str, Tensor]:
     return {each.name: each for each in graph.tensors}
 
 
+def _by_index(graph: Graph) -> dict[str, Tensor]:
+    """Tensors that do not follow from one whose shape is unknown, for which the recorded shape is left.
+
+    None of a file that records other outputs than LiteRT makes, which is stated.
+    """
+    if graph.recomputed_outputs:
+        return {}
+    unknown = {index for index, each in enumerate(graph.tensors) if each.shape is None}
+    for op in graph.ops:
+        if unknown.intersection(op.inputs):
+            unknown.update(op.outputs)
+    return {str(index): each for index, each in enumerate(graph.tensors) if index not in unknown}
+
+
 def _by_call(graph: Graph) -> dict[str, Tensor]:
     """Results by operator, which of its calls, and which of its results."""
     count: Counter[str] = Counter()
@@ -116,9 +128,8 @@ def _by_call(graph: Graph) -> dict[str, Tensor]:
     return found
 
 
-# Not LiteRT: where a file records other shapes than it computes, TFLite Micro takes those of the file.
-_COMPARE: dict[str, tuple[_Comparison, ...]] = {
-    "tflite": (_arenas,),
+_COMPARE = {
+    "tflite": (_arenas, partial(_values, "litert", _by_index)),
     "onnx": (partial(_values, "ort", _by_name),),
     "pt2": (partial(_values, "torch", _by_call),),
 }

@@ -516,3 +516,74 @@ def test_a_global_pool_of_too_few_dimensions_is_checked_for_microcontrollers(
     path = tmp_path / "m.onnx"
     path.write_bytes(made.SerializeToString())
     assert sizeup.check(path, "stm32f746/tflm", remedies=False).limits
+
+
+@pytest.mark.extras
+def test_what_a_file_records_is_not_stated_if_litert_makes_something_else(tmp_path: Path) -> None:
+    """Every kernel with outputs of another shape or dtype on record, most of them smaller."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    from fuzzing import runtime_values
+    from fuzzing.tflite_models import packed
+    from micro_kernels import CASES
+
+    paths: list[Path] = []
+    for content in (case.pack() for case in CASES):
+        main = schema.ModelT.InitFromPackedBuf(content, 0).subgraphs[0]
+        for index in main.operators[-1].outputs.tolist():
+            sides = [] if main.tensors[index].shape is None else main.tensors[index].shape.tolist()
+            shapes = [[1] * len(sides), sides[:-1], [*sides, 1], [*sides[:-1], 2 * max(sides, default=1)]]
+            for field, value in [
+                *(("shape", each) for each in shapes),
+                ("type", 9),
+                ("type", 6),
+                ("type", 0),
+            ]:
+                model = schema.ModelT.InitFromPackedBuf(content, 0)
+                setattr(model.subgraphs[0].tensors[index], field, value)
+                paths.append(tmp_path / f"{len(paths)} {index}.tflite")
+                paths[-1].write_bytes(packed(model))
+    compared = marked = 0
+    for path, real in zip(paths, runtime_values.values("litert", paths), strict=True):
+        made = real.get(path.stem.split()[1])
+        if not made:
+            continue
+        graph = sizeup.load(path)
+        stated = graph.tensors[int(path.stem.split()[1])]
+        if graph.recomputed_outputs:
+            marked += 1
+            checked = sizeup.check(path, "rpi5/litert", ram="1GiB", macs=1 << 40, remedies=False)
+            assert checked.fits is None, path.name
+        elif stated.shape is not None:
+            compared += 1
+            assert ([*stated.shape], stated.dtype.name) == tuple(made), path.name
+    assert compared > 100
+    assert marked > 100
+
+
+@pytest.mark.parametrize("operator", ["IF", "STABLEHLO_COMPOSITE"])
+@pytest.mark.parametrize(("passed", "returned"), [((9, 64), (1, 8)), ((1, 8), (9, 64))])
+def test_a_subgraph_of_other_shapes_than_those_passed_is_not_counted(
+    operator: str, passed: tuple[int, ...], returned: tuple[int, ...], tmp_path: Path
+) -> None:
+    """LiteRT gives the subgraph the shapes of what is passed, and the operator those of what is returned."""
+    from formats.tflite.factory import File, options
+
+    file = File()
+    main, inner = file.main, file.subgraph("inner")
+    source, made = inner.tensor("a", (1, 8)), inner.tensor("b", (1, 8))
+    inner.op("RELU", [source], [made])
+    inner.ends([source], [made])
+    flag, x, y = main.tensor("flag", (1,), "BOOL"), main.tensor("x", passed), main.tensor("y", returned)
+    settings = (
+        options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1)
+        if operator == "IF"
+        else options("StableHLOCompositeOptions", name="n", decompositionSubgraphIndex=1)
+    )
+    main.op(operator, [flag, x] if operator == "IF" else [x], [y], settings)
+    main.ends([flag, x], [y])
+    path = tmp_path / "m.tflite"
+    path.write_bytes(file.pack())
+    checked = sizeup.check(path, "rpi5/litert", ram="1GiB", strict=True)
+    assert checked.fits is None
+    assert sizeup.load(path).recomputed_outputs

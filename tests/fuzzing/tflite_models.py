@@ -269,11 +269,16 @@ def _repacked(content: bytes, random: Random) -> bytes:
             random.choice((_change_object, _change_object, _transplant))(model, random)
         if random.random() < 0.5:
             _share(model)
-        builder = flatbuffers.Builder(len(content))
-        builder.Finish(model.Pack(builder), b"TFL3")
-        return bytes(builder.Output())
+        return packed(model)
     except Exception:  # the schema's own packing has no one class for what it cannot write
         return changed_bytes(content, random)
+
+
+def packed(model: Any) -> bytes:
+    """The file of a model that was changed as objects."""
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def _objects(node: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from sizeup.checks.onnx_support import onnx_support
 from sizeup.checks.unpublished_planners import activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
 from sizeup.formats.names import file_words, is_unreadable
+from sizeup.graph import Graph
 from sizeup.targets import GpuProcess, Runtime, Target
 
 # RAM reserved for the runtime and other software on an operating system: 1/10 of it, at least 128 MiB.
@@ -90,7 +91,7 @@ def fit_memory(
         memory = _gpu_memory(needs, target, target.gpu_process, ram)
     else:
         memory = _system_ram(needs, target, ram)
-    memory = _without_size(memory, needs)
+    memory = _without_size(memory, open_sizes(needs.graph, target))
     flash_need = None
     if is_bare:
         code = code_part(needs, target)
@@ -140,12 +141,18 @@ def _npu_fit(npu: NpuFit, target: Target, ram: int | None, flash: int | None) ->
     return MemoryFit(ram_need, flash_need, npu.unsupported_reason, npu=npu)
 
 
-def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
-    """The need of a model at the least size of its inputs has no upper bound."""
-    if not needs.graph.placeholder_sizes:
+def open_sizes(graph: Graph, target: Target | None) -> tuple[str, ...]:
+    """Why the sizes of tensors are only lower bounds: of inputs, or of all that a runtime computes anew."""
+    uses_record = target is not None and target.has_no_system  # as TFLite Micro does, and Vela
+    return graph.placeholder_sizes if uses_record else graph.placeholder_sizes + graph.recomputed_outputs
+
+
+def _without_size(memory: MemoryNeed, reasons: tuple[str, ...]) -> MemoryNeed:
+    """The need without an upper bound, for these reasons."""
+    if not reasons:
         return memory
     parts = tuple(replace(part, high_bytes=None) for part in memory.parts)
-    return replace(memory, parts=parts, unknown=(*memory.unknown, *needs.graph.placeholder_sizes))
+    return replace(memory, parts=parts, unknown=(*memory.unknown, *reasons))
 
 
 def _caveats(needs: Needs, target: Target) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from sizeup import units
-from sizeup.checks.capacity import EXTERNAL_RAM
+from sizeup.checks.capacity import EXTERNAL_RAM, open_sizes
 from sizeup.checks.limits import LAYER_MEASURES, Contribution, Growth, Limit
 from sizeup.checks.measures import MEASURES, Amount, Measure, Subject, check_limit, memory_limits
 from sizeup.errors import BudgetError
@@ -45,9 +45,9 @@ def evaluate_limits(subject: Subject, spec: LimitSpec) -> tuple[Limit, ...]:
         for name, most in spec.limits.items()
         if name not in covered
     ]
-    if subject.graph.placeholder_sizes:
+    if reasons := open_sizes(subject.graph, subject.target):
         limits = [
-            limit if limit.name in (*covered, *_WITHOUT_SIZE) else _unbounded(limit, subject)
+            limit if limit.name in (*covered, *_WITHOUT_SIZE) else _unbounded(limit, reasons)
             for limit in limits
         ]
     if any(limit.fits is False for limit in limits if limit.name in covered):
@@ -60,10 +60,9 @@ def evaluate_limits(subject: Subject, spec: LimitSpec) -> tuple[Limit, ...]:
 _WITHOUT_SIZE = ("params", "weights", "flash")  # amounts that do not depend on the size of inputs
 
 
-def _unbounded(limit: Limit, subject: Subject) -> Limit:
-    """A limit of a model at the least size of its inputs: the need has no upper bound."""
-    unknown = (*limit.unknown, *subject.graph.placeholder_sizes)
-    return replace(limit, need_high=None, expected=None, unknown=unknown)
+def _unbounded(limit: Limit, reasons: tuple[str, ...]) -> Limit:
+    """A limit on an amount without an upper bound."""
+    return replace(limit, need_high=None, expected=None, unknown=(*limit.unknown, *reasons))
 
 
 _TIMED = ("latency", "energy")

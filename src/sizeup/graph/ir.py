@@ -172,6 +172,8 @@ class Graph:
     # Shapes that the file records for tensors whose `shape` was inferred instead, by tensor id.
     recorded_shapes: Mapping[int, Shape] = field(default_factory=dict)
     placeholder_sizes: tuple[str, ...] = ()  # inputs whose recorded sizes stand for any size, as sentences
+    # Outputs of which LiteRT makes another shape or dtype than the file records, as sentences.
+    recomputed_outputs: tuple[str, ...] = ()
     weights_are_upper_bound: bool = False  # they are stored in a format whose size is unknown
     requirements: Requirements | None = None  # of an .onnx file
     missing_files: tuple[str, ...] = ()  # of weights: they do not exist, cannot be read, or are too short

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sizeup.formats.tflite.node import Node, integers
-from sizeup.formats.tflite.shapes import inferred_shape
+from sizeup.formats.tflite.output_shapes import inferred_shape
 from sizeup.graph import ABSENT, Shape, Tensor
 
 _Values: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

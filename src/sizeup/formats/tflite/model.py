@@ -24,7 +24,7 @@ from sizeup.formats.tflite.schema import (
     operator_names,
     schema,
 )
-from sizeup.formats.tflite.shapes import DynamicShapes, contradiction
+from sizeup.formats.tflite.shapes import DynamicShapes, contradiction, recomputed
 from sizeup.formats.tflite.tensors import TensorReader
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
 from sizeup.ops import OpRule, cost_rule_of, op_kind_of
@@ -59,6 +59,8 @@ class Model(Context):
         super().__init__(limits, Constants(self.root, content, limits, home))
         self.codes = [self._code(index) for index in range(limits.length(self.root.OperatorCodesLength()))]
         self.subgraphs = limits.length(self.root.SubgraphsLength())
+        # What LiteRT makes in place of recorded outputs, as sentences.
+        self.recomputed: list[str] = []
         self._graphs: dict[int, Graph] = {}
         self._run_counts: dict[int, int] = {}  # operators executed per run of a subgraph, callees included
         # Subgraphs being read, and the operators of their callees so far.
@@ -142,7 +144,7 @@ def _build(model: Model, index: int) -> Graph:
             dynamic_shapes.follow(node)
         if inferred_shapes is not None:
             inferred_shapes.follow(node)
-        _drop_contradicted_shapes(model, node)
+        _check_recorded_shapes(model, node)
         derived.follow(node)
         ops.append(_op(node, position))
     name = model.limits.label(table.Name()) or f"subgraph {index}"
@@ -191,13 +193,20 @@ def _note_open_inputs(
             )
 
 
-def _drop_contradicted_shapes(context: Context, node: Node) -> None:
-    """Drop recorded output shapes that contradict the operator; its cost is then unknown."""
+def _check_recorded_shapes(model: Model, node: Node) -> None:
+    """Drop recorded output shapes that contradict the operator; its cost is then unknown.
+
+    Those that only some runtimes replace remain, with a note.
+    """
     computed = contradiction(node)
-    if not computed:
+    other = computed or recomputed(node)
+    if not other:
         return
     name = node.tensors[node.outputs[0]].name
-    context.note(f"{node.source} {name!r} computes {computed} as recorded in the file: not counted")
+    if not computed:
+        model.recomputed.append(f"LiteRT computes {other} as recorded in the file ({node.source} {name!r})")
+        return
+    model.note(f"{node.source} {name!r} computes {computed} as recorded in the file: not counted")
     for identity in node.outputs:
         node.tensors[identity] = replace(node.tensors[identity], shape=None)
 

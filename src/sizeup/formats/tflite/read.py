@@ -20,6 +20,7 @@ from sizeup.formats.tflite.schema import BROKEN, PLAN, damage, numbers, schema
 from sizeup.graph import ABSENT, Graph, Shape
 
 _MAGIC = b"TFL3"
+_MOST_NAMED = 3
 _FIXED = "changing the shapes of a TFLite file is not supported yet: convert the model at that size"
 _NOT_PLANNED = -1
 _HEADER = 3  # header of a plan: format version, number of subgraphs, number of tensors in all of them
@@ -63,6 +64,9 @@ def _map_file(path: Path) -> memoryview:
 
 def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> Graph:
     graph = model.graph(0)
+    recomputed = _first(model.recomputed)
+    for text in recomputed:
+        model.note(f"{text}, which TFLite Micro uses: counted as recorded")
     names = _signature_names(model)
     _note_uncalled_subgraphs(model)
     for file in model.constants.files:
@@ -78,7 +82,16 @@ def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> G
         uncounted_signatures=_other_entries(model),
         missing_files=model.constants.missing_files,
         placeholder_sizes=tuple(placeholder_sizes(model, graph.tensors, shaped)),
+        recomputed_outputs=recomputed,
     )
+
+
+def _first(sentences: list[str]) -> tuple[str, ...]:
+    """The first few, and how many more."""
+    more = len(sentences) - _MOST_NAMED
+    if more <= 0:
+        return tuple(sentences)
+    return (*sentences[: _MOST_NAMED - 1], f"{sentences[_MOST_NAMED - 1]}, and {more:,} more")
 
 
 def _other_graphs(model: Model) -> tuple[Graph, ...] | None:
