@@ -20,12 +20,10 @@ from sizeup.dtypes import precision  # noqa: E402
 from sizeup.graph import Graph  # noqa: E402
 from sizeup.memory import folded  # noqa: E402
 from sizeup.memory.tflm import (  # noqa: E402
+    Conversions,
     ConvertedArena,
-    converted_arena,
-    converted_file_bytes,
-    lowered_most,
 )
-from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE  # noqa: E402
+from sizeup.memory.tflm.layout import PYTHON_PACKAGE  # noqa: E402
 from twins import Style, Twin, random_twin  # noqa: E402
 
 pytestmark = pytest.mark.extras
@@ -64,9 +62,8 @@ def precision_of(name: str) -> Any:
 def bounds(graph: Graph, name: str) -> tuple[ConvertedArena, tuple[int, int]]:
     """Those of the interpreter of the package, and of the file."""
     given = folded(graph)
-    arena = converted_arena(given, (given,), precision_of(name), PYTHON_PACKAGE)
-    written = lowered_most(given, precision_of(name), FIRMWARE)
-    return arena, converted_file_bytes(given, (given,), precision_of(name), written)
+    conversions = Conversions(given, (given,), precision_of(name))
+    return conversions.arena(PYTHON_PACKAGE), conversions.file_bytes()
 
 
 def need(check: Any) -> tuple[int, int]:
@@ -159,7 +156,7 @@ def test_steps_of_a_recurrent_cell_may_be_operators(tmp_path: Path) -> None:
         twin.output(twin.lstm(twin.input((1, steps, 4)), 8))
         return folded(loaded(twin, tmp_path))
 
-    short, long = (converted_arena(each, (each,), None, PYTHON_PACKAGE) for each in (graph(2), graph(12)))
+    short, long = (Conversions(each, (each,), None).arena(PYTHON_PACKAGE) for each in (graph(2), graph(12)))
     assert long.composed_bytes - short.composed_bytes >= 10 * 17 * 150
 
 

@@ -30,15 +30,13 @@ from sizeup.memory.tflm import (
     FIRMWARE,
     Build,
     Conversion,
+    Conversions,
     ConvertedArena,
     MicroArena,
     chip_of,
     conversion_of,
-    converted_arena,
-    converted_file_bytes,
     firmwares,
     largest_scratch_bytes,
-    lowered_most,
     unlisted_operators,
 )
 from sizeup.memory.tflm.layout import Chip
@@ -175,15 +173,14 @@ class Needs:
         if self.graph.format == "tflite":
             return least, most
         with suppress(Incomplete):
-            low, high = converted_file_bytes(*self._before_conversion, self.precision, self.written)
+            low, high = self._conversions.file_bytes()
             least, most = min(least, low), max(most, high)
         return least, most
 
-    @property
-    def _before_conversion(self) -> tuple[Graph, tuple[Graph, ...]]:
-        """The graph that a conversion starts from at the least, and those at the most."""
+    @cached_property
+    def _conversions(self) -> Conversions:
         least, most = self.converted.in_integers.graph, self.converted.graph
-        return least, (most,) if least is most else (most, least)
+        return Conversions(least, (most,) if least is most else (most, least), self.precision)
 
     @property
     def _channels(self) -> int:
@@ -234,16 +231,13 @@ class Needs:
         if self.graph.format == "tflite":
             return ()
         with suppress(Incomplete):
-            _, most = self._before_conversion
-            return tuple(each for graph in most for each in lowered_most(graph, self.precision, FIRMWARE))
+            return self._conversions.written(FIRMWARE)
         return ()
 
     def _converted_arena_of(self, build: Build) -> ConvertedArena | None:
         if build not in self._converted_arenas:
             with suppress(Incomplete):
-                self._converted_arenas[build] = converted_arena(
-                    *self._before_conversion, self.precision, build
-                )
+                self._converted_arenas[build] = self._conversions.arena(build)
         return self._converted_arenas.setdefault(build, None)
 
     @cached_property

@@ -1,18 +1,18 @@
 """TFLite Micro's arena: the planned head and the persistent tail."""
 
 from sizeup.memory.tflm.arena import MicroArena, Scratch, arena
-from sizeup.memory.tflm.before_conversion import ConvertedArena, converted_arena, converted_file_bytes
+from sizeup.memory.tflm.before_conversion import Conversions, ConvertedArena
 from sizeup.memory.tflm.conversion import Conversion, conversion_of, unlisted_operators
 from sizeup.memory.tflm.esp_nn import chip_of, largest_scratch_bytes
 from sizeup.memory.tflm.head import HeadBuffers, Owner, head_buffers
 from sizeup.memory.tflm.layout import FIRMWARE, Build, firmwares
-from sizeup.memory.tflm.lowered import lowered_most
 from sizeup.memory.tflm.subgraphs import leftover_bytes
 
 __all__ = [
     "FIRMWARE",
     "Build",
     "Conversion",
+    "Conversions",
     "ConvertedArena",
     "HeadBuffers",
     "MicroArena",
@@ -21,12 +21,9 @@ __all__ = [
     "arena",
     "chip_of",
     "conversion_of",
-    "converted_arena",
-    "converted_file_bytes",
     "firmwares",
     "head_buffers",
     "largest_scratch_bytes",
     "leftover_bytes",
-    "lowered_most",
     "unlisted_operators",
 ]

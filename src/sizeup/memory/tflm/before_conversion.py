@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from operator import add
 
@@ -53,27 +54,67 @@ class ConvertedArena:
         )
 
 
-def converted_arena(
-    least: Graph, most: Sequence[Graph], precision: DType | None, build: Build
-) -> ConvertedArena:
-    """The bounds in a build, if a converter starts from one of some graphs; `least` has the lower end.
+@dataclass(frozen=True)
+class Conversions:
+    """A conversion at a precision that starts from `least` at the least, and from one of `most` at the most.
 
-    Raises Incomplete if a size depends on data.
+    All raise Incomplete if a size depends on data.
     """
-    low = lowered(least, precision, LEAST, build)
-    low_head = head_bounds(low, build).least
-    low_arena = needed_bytes((low,), build, low_head, 0)
-    written = [each for graph in most for each in lowered_most(graph, precision, build)]
-    # A converter may combine the styles: the largest head with the tail of another.
-    heads = [_most_head(graph, build) for graph in written]
-    head = max(low_head, *(most for most, _ in heads))
-    sizes = [
-        needed_bytes((graph,), build, head, buffers)
-        for graph, (_, buffers) in zip(written, heads, strict=True)
-    ]
-    scratch = largest_scratch_bytes(written, build.chip) if build.kernels == "esp-nn" else 0
-    composed = max(_composed_bytes(graph, precision, build) for graph in most)
-    return ConvertedArena((low_head, head), (low_arena, max(sizes)), composed, scratch)
+
+    least: Graph
+    most: tuple[Graph, ...]
+    precision: DType | None
+
+    def arena(self, build: Build) -> ConvertedArena:
+        """The bounds in a build; `least` has the lower end."""
+        low = self._smallest(build)
+        low_head = head_bounds(low, build).least
+        low_arena = needed_bytes((low,), build, low_head, 0)
+        written = self.written(build)
+        # A converter may combine the styles: the largest head with the tail of another.
+        heads = [_most_head(graph, build) for graph in written]
+        head = max(low_head, *(most for most, _ in heads))
+        sizes = [
+            needed_bytes((graph,), build, head, buffers)
+            for graph, (_, buffers) in zip(written, heads, strict=True)
+        ]
+        scratch = largest_scratch_bytes(written, build.chip) if build.kernels == "esp-nn" else 0
+        composed = max(_composed_bytes(graph, self.precision, build) for graph in self.most)
+        return ConvertedArena((low_head, head), (low_arena, max(sizes)), composed, scratch)
+
+    def file_bytes(self) -> tuple[int, int]:
+        """Bounds of the size of the .tflite files."""
+        low = sum(tensor_bytes(each) for each in self._smallest(FIRMWARE).tensors if each.is_parameter)
+        added = max(
+            sum(sum(_added(graph, op).values()) for op in converted_ops(graph)) for graph in self.most
+        )
+        high = 0
+        for graph in self.written(FIRMWARE):
+            content = sum(tensor_bytes(tensor) for tensor in graph.tensors if tensor.data is not None)
+            scales = sum(tensor.quant.scale.size for tensor in graph.tensors if tensor.quant is not None)
+            described = len(graph.tensors) + _OPERANDS * added
+            high = max(high, content + _BY_SCALE * scales + _BY_TENSOR * described + _BY_FILE)
+        return min(low, high), high
+
+    def written(self, build: Build) -> tuple[Graph, ...]:
+        """The graphs of the files with the most memory."""
+        if build not in self._written:
+            graphs = [each for graph in self.most for each in lowered_most(graph, self.precision, build)]
+            self._written[build] = tuple(graphs)
+        return self._written[build]
+
+    def _smallest(self, build: Build) -> Graph:
+        if build not in self._least:
+            self._least[build] = lowered(self.least, self.precision, LEAST, build)
+        return self._least[build]
+
+    @cached_property
+    def _written(self) -> dict[Build, tuple[Graph, ...]]:
+        return {}
+
+    @cached_property
+    def _least(self) -> dict[Build, Graph]:
+        return {}
 
 
 def _most_head(graph: Graph, build: Build) -> tuple[int, int]:
@@ -112,22 +153,6 @@ def _planned_end(rows: Sequence[tuple[int, int, int]]) -> int:
         firsts, lasts, sizes = zip(*rows, strict=True)
         _KNOWN[key] = max(map(add, place_greedily(sizes, firsts, lasts), sizes))
     return _KNOWN[key]
-
-
-def converted_file_bytes(
-    least: Graph, most: Sequence[Graph], precision: DType | None, written: Sequence[Graph]
-) -> tuple[int, int]:
-    """Bounds of the size of the .tflite files; raises Incomplete if a size depends on data."""
-    smallest = lowered(least, precision, LEAST, FIRMWARE)
-    low = sum(tensor_bytes(tensor) for tensor in smallest.tensors if tensor.is_parameter)
-    added = max(sum(sum(_added(graph, op).values()) for op in converted_ops(graph)) for graph in most)
-    high = 0
-    for graph in written:
-        content = sum(tensor_bytes(tensor) for tensor in graph.tensors if tensor.data is not None)
-        scales = sum(tensor.quant.scale.size for tensor in graph.tensors if tensor.quant is not None)
-        described = len(graph.tensors) + _OPERANDS * added
-        high = max(high, content + _BY_SCALE * scales + _BY_TENSOR * described + _BY_FILE)
-    return min(low, high), high
 
 
 def _composed_bytes(graph: Graph, precision: DType | None, build: Build) -> int:

@@ -6,7 +6,8 @@ others what a file may have in addition. The kernels of TFLite Micro state the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -97,10 +98,11 @@ class _Lowering:
         self.source, self.precision, self.style, self.build = graph, precision, style, build
         self.tensors: list[Tensor] = []
         self.ops: list[Op] = []
+        self.sizes: list[tuple[int, int]] = []  # of the operators: in the tail, and scratch
         self.at: dict[int, int] = {}  # tensor of the source to tensor of the result
         self.images: set[int] = set()  # tensors of the result with the channels last
         self.transposed: dict[int, int] = {}  # tensors of the result in the other layout
-        self.shared: dict[tuple[int, tuple[int, ...]], int] = {}  # weights that several layers read
+        self.shared: MutableMapping[tuple[int, tuple[int, ...]], int] = {}  # weights that several layers read
         self.readers: dict[int, list[Op]] = {}
         self.makers: dict[int, Op] = {}
         for op in converted_ops(graph):
@@ -239,30 +241,40 @@ class _Lowering:
         self, source: str, inputs: Sequence[int], outputs: Sequence[int], attrs: dict[str, Any] | None = None
     ) -> None:
         op = Op(op_kind_of("tflite", source) or source, tuple(inputs), tuple(outputs), attrs or {}, source)
-        is_taken = kernel_bytes(op, self.tensors, self.build) is not None
-        self.ops.append(op if is_taken else replace(op, kind=_PLAIN.lower(), source=_PLAIN))
+        size = kernel_bytes(op, self.tensors, self.build)
+        if size is None:
+            op = replace(op, kind=_PLAIN.lower(), source=_PLAIN)
+            size = kernel_bytes(op, self.tensors, self.build) or (0, 0)
+        self.ops.append(op)
+        self.sizes.append(size)
 
     def _one_of(self, ways: Sequence[Callable[[], int]]) -> int:
         """Write operators in one of several ways: that with the least or the most memory."""
         if len(ways) == 1:
             return ways[0]()
-        tensors, ops = len(self.tensors), len(self.ops)
-        sizes = []
+        tensors, ops, shared = len(self.tensors), len(self.ops), self.shared
+        sizes, written = [], []
         for number, way in enumerate(ways):
-            way()
+            self.shared = ChainMap({}, shared)
+            output = way()
             computed = sum(
                 self._bytes(identity)
                 for identity in range(tensors, len(self.tensors))
                 if self.tensors[identity].data is None
             )
-            kernels = [kernel_bytes(op, self.tensors, self.build) or (0, 0) for op in self.ops[ops:]]
-            tail, scratch = (sum(column) for column in zip(*kernels, strict=True))
-            sizes.append(
-                (tail if self.style.is_least else tail + scratch + computed, scratch + computed, number)
-            )
-            del self.tensors[tensors:], self.ops[ops:]
-        choose = min if self.style.is_least else max
-        return ways[choose(sizes)[-1]]()
+            tail, scratch = (sum(column) for column in zip(*self.sizes[ops:], strict=True))
+            total = tail if self.style.is_least else tail + scratch + computed
+            sizes.append((total, scratch + computed, number))
+            written.append((output, self.tensors[tensors:], self.ops[ops:], self.sizes[ops:]))
+            del self.tensors[tensors:], self.ops[ops:], self.sizes[ops:]
+        self.shared = shared
+        if self.style.is_least:  # again, because it may also give computed weights another shape
+            return ways[min(sizes)[-1]]()
+        output, new_tensors, new_ops, new_sizes = written[max(sizes)[-1]]
+        self.tensors += new_tensors
+        self.ops += new_ops
+        self.sizes += new_sizes
+        return output
 
     # Operators.
 

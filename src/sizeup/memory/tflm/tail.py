@@ -12,7 +12,9 @@ then replaces all of this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Graph, Op, Tensor
@@ -83,44 +85,53 @@ def _requests_of(call: Call) -> KernelRequests:
     return requests
 
 
-def tail_bytes(
-    graphs: Sequence[Graph],
-    build: Build,
-    offline: Collection[tuple[int, int]] = (),
-    *,
-    prepared: bool = True,
-    io_tensors: bool = True,
-) -> int:
+def tail_bytes(graphs: Sequence[Graph], build: Build, offline: Collection[tuple[int, int]] = ()) -> int:
     """Bytes of the arena tail; all kernels of the model must be known.
 
-    `offline` are the tensors, as (subgraph, tensor), that an offline plan puts into the head. Without
-    `io_tensors`: the tail before the TfLiteTensors of inputs and outputs are allocated, which is the last
-    step. Without `prepared`: the tail before the first Prepare.
+    `offline` are the tensors, as (subgraph, tensor), that an offline plan puts into the head.
     """
-    used = 0
-    for size, alignment in _allocations(
-        graphs, build, offline, prepared=prepared, io_tensors=prepared and io_tensors
-    ):
+    return _tails(graphs, build, offline, _all_requests(graphs, build)).whole
+
+
+class _Tails(NamedTuple):
+    """The tail before the first Prepare, before the TfLiteTensors of inputs and outputs, and with them."""
+
+    initialized: int
+    prepared: int
+    whole: int
+
+
+_Requests: TypeAlias = "Sequence[Sequence[KernelRequests]]"  # by subgraph and operator
+
+
+def _all_requests(graphs: Sequence[Graph], build: Build) -> _Requests:
+    return [[kernel_requests(graph, op, build) for op in graph.ops] for graph in graphs]
+
+
+def _tails(
+    graphs: Sequence[Graph], build: Build, offline: Collection[tuple[int, int]], requests: _Requests
+) -> _Tails:
+    initialized = _end(
+        0, _interpreter(build), _resource_table(graphs, build), _model(graphs, build), _data(graphs, build)
+    )
+    handles = sum(len(each.scratch) for rows in requests for each in rows)
+    prepared = _end(
+        initialized,
+        _persistent(graphs, requests),
+        [_array("p", handles, build)],
+        _variables(graphs, offline),
+    )
+    ports = (graphs[0].inputs, graphs[0].outputs)
+    tensors = [[graphs[0].tensors[identity] for identity in identities] for identities in ports]
+    whole = _end(prepared, *(_io_tensors(each, build) for each in tensors))
+    return _Tails(initialized, prepared, whole)
+
+
+def _end(used: int, *allocations: Iterable[Extent]) -> int:
+    """The end of allocations after one another: the order matters for alignment."""
+    for size, alignment in chain(*allocations):
         used = round_up(used + size, alignment)
     return used
-
-
-def _allocations(
-    graphs: Sequence[Graph],
-    build: Build,
-    offline: Collection[tuple[int, int]],
-    *,
-    prepared: bool,
-    io_tensors: bool,
-) -> Iterator[Extent]:
-    yield from _interpreter(build)
-    yield from _resource_table(graphs, build)
-    yield from _model(graphs, build)
-    yield from _kernels(graphs, build, prepared=prepared)
-    if prepared:
-        yield from _variables(graphs, offline)
-    for identities in (graphs[0].inputs, graphs[0].outputs) if io_tensors else ():
-        yield from _io_tensors([graphs[0].tensors[identity] for identity in identities], build)
 
 
 def _interpreter(build: Build) -> Iterator[Extent]:
@@ -141,23 +152,23 @@ def _model(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
             yield extent(_known_kernel(op.source, build).options, build)
 
 
-def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterator[Extent]:
-    """What Init of all kernels requests, and then Prepare: the order matters for alignment."""
-    handles = 0
-    assigned: set[object] = set()
+def _data(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
+    """What Init of all kernels requests."""
     for graph in graphs:
         for op in graph.ops:
             yield _requested(extent(_known_kernel(op.source, build).data, build).size)
-    for graph in graphs if prepared else ():
-        for op in graph.ops:
-            requests = kernel_requests(graph, op, build)
-            handles += len(requests.scratch)
-            yield from map(_requested, requests.persistent)
+
+
+def _persistent(graphs: Sequence[Graph], requests: _Requests) -> Iterator[Extent]:
+    """What Prepare of all kernels requests."""
+    assigned: set[object] = set()
+    for graph, rows in zip(graphs, requests, strict=True):
+        for each in rows:
+            yield from map(_requested, each.persistent)
         for name, size in _assignments(graph):
             if name not in assigned:
                 assigned.add(name)
                 yield _requested(size)
-    yield _array("p", handles, build)
 
 
 def kernel_bytes(op: Op, tensors: Sequence[Tensor], build: Build) -> tuple[int, int] | None:
@@ -265,36 +276,33 @@ def needed_bytes(
     `head` and `buffers` are the size and the number of buffers of its memory plan. Prepare is assumed to
     allocate one TfLiteTensor per tensor of an operator, plus those in the table of kernels (`again`).
     """
-    running = head + tail_bytes(graphs, build, offline)
-    planning = round_up(tail_bytes(graphs, build, offline, io_tensors=False), ALIGNMENT)
-    planning += _tables(graphs, build, buffers)
+    requests = _all_requests(graphs, build)
+    tails = _tails(graphs, build, offline, requests)
+    planning = round_up(tails.prepared, ALIGNMENT) + _tables(graphs, build, buffers, requests)
+    preparing = _prepare_peak(graphs, build, tails.initialized, requests)
     least = 0 if build.recorder else _LEAST_ARENA
-    return round_up(max(running, planning, _prepare_peak(graphs, build), least), ALIGNMENT)
+    return round_up(max(head + tails.whole, planning, preparing, least), ALIGNMENT)
 
 
-def _tables(graphs: Sequence[Graph], build: Build, buffers: int) -> int:
-    requests = sum(len(kernel_requests(graph, op, build).scratch) for graph in graphs for op in graph.ops)
+def _tables(graphs: Sequence[Graph], build: Build, buffers: int, requests: _Requests) -> int:
+    handles = sum(len(each.scratch) for rows in requests for each in rows)
     tensors = sum(len(graph.tensors) for graph in graphs)
-    end = _array_end(0, _REQUEST, requests + _SPARE_REQUESTS, build)
+    end = _array_end(0, _REQUEST, handles + _SPARE_REQUESTS, build)
     end = _array_end(end, _OFFSET, len(graphs), build)
-    end = _array_end(end, _ROW, tensors + requests, build)
+    end = _array_end(end, _ROW, tensors + handles, build)
     return round_up(end, ALIGNMENT) + buffers * extent(_PLANNER_ROW, build).size
 
 
-def _prepare_peak(graphs: Sequence[Graph], build: Build) -> int:
+def _prepare_peak(graphs: Sequence[Graph], build: Build, used: int, requests: _Requests) -> int:
     """The maximum during Prepare: the tail so far, and the TfLiteTensors of one operator."""
-    most, requests = 0, 0
-    used = tail_bytes(graphs, build, prepared=False)
-    for graph in graphs:
-        for op in graph.ops:
-            op_requests = kernel_requests(graph, op, build)
-            used += sum(round_up(size, ALIGNMENT) for size in op_requests.persistent)
-            end = _array_end(0, _REQUEST, requests + _SPARE_REQUESTS, build)
-            most = max(
-                most,
-                used + _temporary_tensors(graph, op, end, build, has_persistent=bool(op_requests.persistent)),
-            )
-            requests += len(op_requests.scratch)
+    most, handles = 0, 0
+    for graph, rows in zip(graphs, requests, strict=True):
+        for op, each in zip(graph.ops, rows, strict=True):
+            used += sum(round_up(size, ALIGNMENT) for size in each.persistent)
+            end = _array_end(0, _REQUEST, handles + _SPARE_REQUESTS, build)
+            tensors = _temporary_tensors(graph, op, end, build, has_persistent=bool(each.persistent))
+            most = max(most, used + tensors)
+            handles += len(each.scratch)
     return most
 
 
