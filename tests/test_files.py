@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import stat
@@ -356,3 +357,30 @@ def test_a_relative_cache_folder_is_ignored(checkout: Path, monkeypatch: pytest.
         assert files.cache_folder("vela") == checkout / "home" / ".cache" / "sizeup" / "vela"
     monkeypatch.setenv("XDG_CACHE_HOME", str(checkout))
     assert files.cache_folder("vela") == checkout / "sizeup" / "vela"
+
+
+# Not paths of the system, and one that tells a name that is too long from one that is missing.
+_ASKED_DIRECTLY = {
+    "completion.py": {"script"},
+    "terminal.py": {"content"},
+    "patterns.py": {"entry"},
+    "storage.py": {"entry"},
+    "files.py": {"path"},
+    "external.py": {"path"},
+}
+
+
+def test_no_module_asks_a_path_in_a_way_that_fails_for_a_long_name() -> None:
+    """`Path.exists`, `is_file` and `is_dir` raise OSError for it; those of `files` do not."""
+    asked = set()
+    for module in Path(files.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            match node:
+                case ast.Call(ast.Attribute(value, "exists" | "is_file" | "is_dir"), [], []):
+                    asked.add((module.name, ast.unparse(value)))
+    assert asked == {(module, name) for module, names in _ASKED_DIRECTLY.items() for name in names}
+
+
+def test_a_long_name_is_neither_a_file_nor_a_folder(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 3000)
+    assert not any(ask(long) for ask in (files.exists, files.is_file, files.is_folder))

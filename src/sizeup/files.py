@@ -100,7 +100,7 @@ def open_pending(
             return PendingFile(Path(path), pipe=_open_pipe(Path(path)))
         if make_folder and outbox is None:
             target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
+        if not exists(target):
             allowed = 0o666 if like is None else like.stat().st_mode & 0o066 | _OWNER_ONLY
             return PendingFile(*_create_temporary(target, allowed), target)
         if not os.access(target, os.W_OK):
@@ -225,7 +225,7 @@ def write_text(
     with atomic_path(path, make_folder=make_folder, inside=inside) as out:
         with out.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             file.writelines(lines)
-        if check is not None and out.is_file():  # not a pipe
+        if check is not None and is_file(out):  # not a pipe
             try:
                 check(out)
             except SizeupError as error:
@@ -249,7 +249,7 @@ def clear(path: PathLike) -> None:
     """Empty a file that exists: it may not pass for the output of a process that ends without one."""
     with write_errors(path):
         target = target_of(Path(path))
-        if target is None or not target.exists():
+        if target is None or not exists(target):
             return
         try:
             write_bytes(target, b"")
@@ -296,7 +296,7 @@ def target_of(path: Path, inside: Path | None = None) -> Path | None:
     _require_inside(path, trees)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if path.is_file() or not path.exists():
+    if is_file(path) or not exists(path):
         return path
     if not path.is_fifo() and path.parts[1:2] != ("dev",):
         raise OSError("not a regular file")
@@ -353,7 +353,7 @@ def _copy_owner(path: Path, other: os.stat_result) -> int:
 
 def _sync(path: Path) -> None:
     """Sync a file or a folder to disk."""
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    handle = os.open(path, os.O_RDONLY if is_folder(path) else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:

@@ -121,7 +121,7 @@ class Finder:
             return
         child = _joined(path, part) if part else "/"
         inside = self._folder / child
-        if os.path.lexists(inside) if is_last else inside.is_dir():
+        if os.path.lexists(inside) if is_last else os.path.isdir(inside):  # noqa: PTH112 - a long name
             if path in self._linked or inside.is_symlink():
                 self._linked.add(child)
             yield child

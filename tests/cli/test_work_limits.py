@@ -132,8 +132,10 @@ def test_budget_has_limits_by_default(gate: Path, run: Run, monkeypatch: pytest.
     assert WorkLimits(300, 4 << 30) == BUDGET_LIMITS
     (gate / "slow.tflite").unlink()
     budget = ("check", "--budget", gate / "budgets.toml")
-    monkeypatch.setattr("sizeup.api.limits.BUDGET_LIMITS", WorkLimits(1e-9))
-    assert run(*budget).code == 3
+    monkeypatch.setattr("sizeup.api.limits.BUDGET_LIMITS", WorkLimits(0.1))
+    with monkeypatch.context() as patch:  # a forked worker has it too
+        patch.setattr("sizeup.workers.plain_data.encode", lambda _: time.sleep(60))
+        assert run(*budget).code == 3
     assert run(*budget, "--time-limit", "0").code == 0
 
 

@@ -14,6 +14,7 @@ from sizeup.api.models import Source, check_report_options, count, counted, load
 from sizeup.api.npu import file_of, npu_fit
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, NoLatency, SizeupError, TargetError
+from sizeup.files import is_file
 from sizeup.formats import FreeSpec, Inputs
 from sizeup.render.vocabulary import uncounted_entries
 from sizeup.results.explanation import Explanation
@@ -168,7 +169,7 @@ def estimate(
     from sizeup.checks.applicability import with_applicability
 
     file, _ = file_of(source)
-    size = file.stat().st_size if file is not None and file.is_file() else None
+    size = file.stat().st_size if file is not None and is_file(file) else None
     needs = Needs(graph, graph_cost, dtype, size, original)
     return with_applicability(estimate, fit_memory(needs, resolved, npu=npu))
 

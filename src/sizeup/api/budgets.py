@@ -17,6 +17,7 @@ from sizeup.api.check_each import Progress, check_each, doubted, error_check
 from sizeup.api.check_options import command_options
 from sizeup.api.limits import NO_LIMITS, WorkLimits
 from sizeup.errors import BudgetError, UnboundDimension
+from sizeup.files import exists
 from sizeup.units import toml_key
 
 if TYPE_CHECKING:
@@ -292,7 +293,7 @@ class _Gate:
     def _exists(self, model: str) -> bool:
         from sizeup.formats.names import looks_like_code
 
-        return looks_like_code(model) or (self.budgets.folder / model).exists()
+        return looks_like_code(model) or exists(self.budgets.folder / model)
 
 
 def _needs(model: Model) -> Needs:

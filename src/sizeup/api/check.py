@@ -26,6 +26,7 @@ from sizeup.api.limits import NO_LIMITS, WorkLimits
 from sizeup.api.models import Source, counted, load, load_at_precision
 from sizeup.api.npu import unchanged_file
 from sizeup.errors import SizeupError
+from sizeup.files import is_file
 from sizeup.formats import Inputs
 from sizeup.results.report import Report
 
@@ -316,7 +317,7 @@ class Model:
     def file(self) -> Path | None:
         """Its file; None if the source is not a file."""
         named = self._named
-        is_path = isinstance(named, str | os.PathLike) and Path(named).is_file()
+        is_path = isinstance(named, str | os.PathLike) and is_file(named)
         return Path(named) if is_path else None
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sizeup.api.limits import NO_LIMITS, WorkLimits, check_in_worker
 from sizeup.errors import LfsPointer, SizeupError
+from sizeup.files import exists, is_file
 from sizeup.formats.names import is_code
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def check_each(
         if progress is not None:
             progress(number, len(models), model)
         try:
-            if revision is not None and not Path(model).exists() and revision.has(model):
+            if revision is not None and not exists(model) and revision.has(model):
                 yield removed_check(model, revision)
             else:
                 yield from _checks_of(model, check_one, limits, readable)
@@ -131,7 +132,7 @@ def at_revision(
     from sizeup.checks.evaluate import measured
 
     new = functools.partial(Reference, revision.name, is_revision=True, renamed_from=renamed_from)
-    if not Path(model).is_file():
+    if not is_file(model):
         return new(new_reason="only files are compared with a git revision")
     if revision.is_unchanged(model, renamed_from):
         return new(measured(subject), is_unchanged=True)

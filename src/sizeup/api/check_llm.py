@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.api.check_each import Progress, check_each
 from sizeup.errors import SizeupError
+from sizeup.files import is_file
 from sizeup.language_models.clusters import cluster, is_cluster
 from sizeup.language_models.engines import alias_note
 from sizeup.targets import quantities
@@ -91,7 +92,7 @@ def check_language_model(check: ServingCheck, remedies: bool = True) -> Check:
         f"{deployment.cluster.name}/{deployment.engine.name}",
         check.limits,
         serving_remedies(check) if is_searched else (),
-        is_file=Path(check.model.removeprefix("hf:")).is_file(),
+        is_file=is_file(Path(check.model.removeprefix("hf:"))),
         has_searched_remedies=is_searched,
         caveats=(*_caveats(check), *deployment.architecture.caveats),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sizeup.api.models import Source
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
+from sizeup.files import is_file
 from sizeup.graph import Graph
 from sizeup.results.report import Report
 
@@ -42,7 +43,7 @@ def unchanged_file(source: Source) -> Path | None:
     from sizeup.results.file_nodes import digest
 
     path = source.source
-    is_same = path is not None and path.is_file() and digest(path) == source.sha256
+    is_same = path is not None and is_file(path) and digest(path) == source.sha256
     return path if is_same else None
 
 
@@ -50,7 +51,7 @@ def file_of(source: Source) -> tuple[Path | None, str | None]:
     """The absolute path and the digest of a model file; None if the source is not a file."""
     if isinstance(source, Report):
         return source.source, source.sha256
-    if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
+    if not isinstance(source, str | os.PathLike) or not is_file(source):
         return None, None
     from sizeup.results.file_nodes import digest
 

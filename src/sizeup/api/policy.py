@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.api.check_each import at_revision, device_edits, edit_check, removed_check, uncovered_check
 from sizeup.errors import BudgetError, SizeupError
+from sizeup.files import is_file, is_folder
 from sizeup.formats.names import SUFFIXES, is_code
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Policy:
         new = {
             path: blob_names(file, base.commit)
             for path, file in paths.items()
-            if path not in base.objects and file.is_file()
+            if path not in base.objects and is_file(file)
         }
         return pairs({path: (name,) for path, name in self._gone.items()}, new)
 
@@ -197,7 +198,7 @@ def settings_digest(model: Model, subject: Subject) -> str:
 
 def _names_in(folder: Path) -> set[str]:
     """The names of the files in a folder; links that lead to no file are none."""
-    return {path.name for path in folder.iterdir() if os.path.isfile(path)} if folder.is_dir() else set()  # noqa: PTH113 - loops
+    return {path.name for path in folder.iterdir() if os.path.isfile(path)} if is_folder(folder) else set()  # noqa: PTH113 - loops
 
 
 def _canonical(value: Any) -> str:

@@ -12,6 +12,7 @@ from sizeup.api.analyze import named_target, target_of
 from sizeup.api.models import Source, load, refuse_report
 from sizeup.api.precision import budgets_of
 from sizeup.errors import SizeupError, UnboundDimension
+from sizeup.files import is_file
 from sizeup.formats import Inputs
 from sizeup.formats.torch import runnable_source
 from sizeup.graph import Graph, Shape
@@ -230,7 +231,7 @@ def _budget_check(budget: Budget, source: Source) -> BudgetCheck:
     from sizeup.mixed_precision.tradeoff import BudgetCheck
 
     target = named_target(budget.target)
-    size = Path(source).stat().st_size if source is not None and Path(source).is_file() else None
+    size = Path(source).stat().st_size if source is not None and is_file(source) else None
     ram, flash = (
         None if name not in budget.limits else int(budget.limits[name]) for name in ("ram", "flash")
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sizeup.checks.evaluate import GROWING
 from sizeup.errors import BudgetError
-from sizeup.files import read_problem, read_settings
+from sizeup.files import exists, is_file, read_problem, read_settings
 from sizeup.settings import parse_json
 
 DEFAULT = "baselines.json"
@@ -67,7 +67,7 @@ def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Ba
     If the file is replaced afterwards (`is_replaced`), a report of sizeup analyze counts as empty.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe would never end
+        if exists(path) and not is_file(path):  # a pipe would never end
             raise BudgetError(f"{path}: not a regular file; delete it, then: {command}")
         content = parse_json(read_settings(path))
     except FileNotFoundError:

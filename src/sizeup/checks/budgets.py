@@ -28,7 +28,7 @@ from sizeup.checks.evaluate import GROWING, NewPolicy
 from sizeup.checks.limits import LAYER_MEASURES, parse_amount, parse_share
 from sizeup.checks.measures import MEASURES
 from sizeup.errors import BudgetError
-from sizeup.files import read_problem, read_settings
+from sizeup.files import is_file, read_problem, read_settings
 from sizeup.formats.names import is_code, looks_like_code
 from sizeup.mixed_precision.precision_map import is_precision_map
 from sizeup.patterns import LONGEST, Finder, is_wild
@@ -203,7 +203,7 @@ class Budgets:
     def _matching_models(self, pattern: str) -> list[str]:
         if not _is_path(pattern):
             return [pattern]
-        return [str(path) for path in sorted(self._glob(pattern)) if path.is_file()]
+        return [str(path) for path in sorted(self._glob(pattern)) if is_file(path)]
 
     def _glob(self, pattern: str) -> list[Path]:
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from sizeup.errors import RevisionError
+from sizeup.files import exists, is_folder
 
 _OBJECT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 # Variables of git that choose no repository, objects or programs of another one, as hooks do for theirs.
@@ -107,11 +108,11 @@ def open_repository(folder: Path) -> Repository:
     words = _run(folder, "rev-parse", "--show-toplevel", "--absolute-git-dir").splitlines()
     top, git_folder = map(Path, words)
     own = top / ".git"
-    if own.is_dir() and not own.is_symlink():
+    if is_folder(own) and not own.is_symlink():
         is_believed = own.samefile(git_folder)
     else:  # a linked work tree or a submodule
         is_believed = not any(
-            (parent / ".git").exists()
+            exists(parent / ".git")
             and git_folder.is_relative_to(parent)
             and not git_folder.is_relative_to(parent / ".git")
             for parent in (top, *top.parents)

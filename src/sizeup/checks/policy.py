@@ -21,7 +21,7 @@ from typing import Any
 from sizeup.checks.budgets import Budget, Budgets, read_budgets
 from sizeup.checks.revision import Revision, open_revision
 from sizeup.errors import RevisionError
-from sizeup.files import read_settings
+from sizeup.files import is_file, is_folder, read_settings
 from sizeup.settings import parse_json, parse_toml
 from sizeup.units import quoted
 
@@ -106,7 +106,7 @@ def edited_files(used: Iterable[Path], revision: Revision) -> Iterator[Edit]:
         with suppress(RevisionError):  # elsewhere
             name = revision.path_of(path)
             below = [each for each in revision.objects if posixpath.dirname(each) == name]
-            below += [f"{name}/{each.name}" for each in path.iterdir()] if path.is_dir() else [name]
+            below += [f"{name}/{each.name}" for each in path.iterdir()] if is_folder(path) else [name]
             files.update((each, revision.top / each) for each in below if each.endswith(_SETTINGS))
     with TemporaryDirectory(prefix="sizeup-") as folder:
         copies = Path(folder)
@@ -151,10 +151,10 @@ def _holds(old: Budget, new: Budget) -> bool:
 
 def _changes(before: Path, after: Path) -> Iterator[str]:
     """The settings that differ between two files, either of which may be missing."""
-    if not before.is_file() and not after.is_file():
+    if not is_file(before) and not is_file(after):
         return
-    if not before.is_file() or not after.is_file():
-        yield "removed" if before.is_file() else "added"
+    if not is_file(before) or not is_file(after):
+        yield "removed" if is_file(before) else "added"
         return
     old, new = _settings(before), _settings(after)
     names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from sizeup.checks.budgets import Budgets
 from sizeup.checks.git import Repository, blob_names, is_object, open_repository, text_name
 from sizeup.errors import LfsPointer, RevisionError, SizeupError
+from sizeup.files import exists, is_file
 from sizeup.formats import LFS_MAX_BYTES, lfs_object
 from sizeup.formats.digest import sha256_of
 from sizeup.formats.names import looks_like_code
@@ -123,7 +124,7 @@ class Revision:
         """Copy a settings file, by its path in the repository, below a folder; False if it does not exist."""
         path = posixpath.normpath(path)
         entry, target = self._entry_of(path), folder / path
-        if entry is not None and not target.exists():
+        if entry is not None and not exists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._extract(path, entry, target)
         return entry is not None
@@ -138,7 +139,7 @@ class Revision:
 
     def _has_content(self, path: str, file: Path) -> bool:
         entry = self._entries.get(posixpath.normpath(path))
-        return entry is not None and file.is_file() and entry.object in blob_names(file, entry.object)
+        return entry is not None and is_file(file) and entry.object in blob_names(file, entry.object)
 
     def path_of(self, file: str | Path) -> str:
         """The path of a file relative to the root of the repository, by its name and not by links."""
@@ -157,7 +158,7 @@ class Revision:
                 entry is not None
                 and entry.mode == _LINK
                 and (root / parent).is_symlink()
-                and (root / parent).exists()
+                and exists(root / parent)
             ):
                 link = os.fspath((root / parent).readlink())
                 if text_name(link, entry.object) == entry.object:
@@ -186,7 +187,7 @@ class Revision:
         data_path = str(PurePosixPath(path).parent / relative)
         entry = self._entry_of(data_path)
         target = copy.parent / relative
-        if entry is not None and not target.exists():
+        if entry is not None and not exists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._extract(data_path, entry, target)
 
@@ -202,7 +203,7 @@ class Revision:
         folder = self._lfs_objects.resolve()
         stored = folder / object_name[:2] / object_name[2:4] / object_name
         # Like git, which stores no links there.
-        if stored.resolve() != stored or not stored.is_file():
+        if stored.resolve() != stored or not is_file(stored):
             raise LfsPointer(
                 f"{path} at {self.name} is a Git LFS pointer, and its content is not in this clone;"
                 f" run: git lfs fetch origin {self.commit}"

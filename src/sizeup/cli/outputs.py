@@ -11,6 +11,7 @@ import typer
 
 from sizeup.cli.commands import USAGE_ERROR, usage_message
 from sizeup.errors import SizeupError, WriteError
+from sizeup.files import is_file
 
 if TYPE_CHECKING:
     from sizeup.results.check import Checks
@@ -57,7 +58,7 @@ def paths_in(arguments: Mapping[str, Any], *, are_outputs: bool) -> Iterator[Pat
 
 def _may_be_baselines(path: Path) -> bool:
     with suppress(OSError):
-        if path.is_file():
+        if is_file(path):
             with path.open("rb") as file:
                 return b"sizeup baselines" in file.read(64)
     return False
@@ -79,7 +80,7 @@ def _is_input(output: Path, inputs: list[Path]) -> bool:
 
 def _are_same(path: Path, other: Path) -> bool:
     with suppress(OSError, ValueError):  # names that are too long, or not of files
-        return path.is_file() and path.samefile(other)
+        return is_file(path) and path.samefile(other)
     return False
 
 

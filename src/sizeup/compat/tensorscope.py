@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from sizeup import targets
@@ -28,6 +27,7 @@ from sizeup.compat.tools import library_usage
 from sizeup.conventions import CONVENTIONS, ConventionCounts
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError, TargetError
+from sizeup.files import is_file
 from sizeup.targets.gpu_specs import EXAMPLE, NAME, TYPES, read_gpu_specs
 from sizeup.targets.gpu_specs import rates as spec_rates
 from sizeup.targets.table import Table
@@ -374,6 +374,6 @@ def _as_tensorscope(device: targets.Device) -> Mapping[str, float]:
 
 def _specs(file: str | os.PathLike[str] | None) -> dict[str, Table]:
     """The cards of the file that was named, or of the one in the working directory if there is one."""
-    if file is None and not Path(NAME).is_file():
+    if file is None and not is_file(NAME):
         return {}
     return read_gpu_specs(NAME if file is None else file)

@@ -24,7 +24,7 @@ from sizeup.api import plan as plan_api
 from sizeup.compat.networks import centred
 from sizeup.csv_cells import csv_lines
 from sizeup.errors import SizeupError
-from sizeup.files import write_bytes, write_text
+from sizeup.files import is_file, write_bytes, write_text
 from sizeup.graph import Graph, Tensor
 from sizeup.render import plots
 from sizeup.render.console.layout import leaving_quietly
@@ -58,7 +58,7 @@ class TFLiteModel:
 
     def write_to_file(self, output_path: str | PathLike[str]) -> None:
         """Write the model as it is now."""
-        like = self._source if self._source is not None and self._source.is_file() else None
+        like = self._source if self._source is not None and is_file(self._source) else None
         write_bytes(output_path, self.model_bytes, like=like)
 
     def cluster_weights(self, weight_clusters: int) -> None:

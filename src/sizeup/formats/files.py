@@ -10,7 +10,7 @@ from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
 from sizeup.errors import CorruptModel, LoadError, WriteError
-from sizeup.files import atomic_path, exists, is_file, read_problem, resolve_inside
+from sizeup.files import atomic_path, exists, is_file, is_folder, read_problem, resolve_inside
 from sizeup.formats import no_such_file
 from sizeup.formats.external import external_file, model_folders
 
@@ -40,14 +40,14 @@ def check_output_path(source: Path, out: Path) -> None:
     """Raises if `out` cannot be written: the model itself, another format, or a missing folder."""
     if not is_file(source):
         raise LoadError(no_such_file(source, "a .tflite or .onnx file"))
-    if exists(out) and (out.is_dir() or out.samefile(source)):
-        problem = "is a folder" if out.is_dir() else "is the input model, which is not overwritten"
+    if exists(out) and (is_folder(out) or out.samefile(source)):
+        problem = "is a folder" if is_folder(out) else "is the input model, which is not overwritten"
         raise WriteError(f"{out}: {problem}; give another output path")
-    if exists(out) and not out.is_file():
+    if exists(out) and not is_file(out):
         raise WriteError(f"{out}: not a regular file; give another output path")
     if out.suffix.lower() != source.suffix.lower():
         raise WriteError(f"{out}: the format cannot change; use the suffix {source.suffix}")
-    if not out.absolute().parent.is_dir():
+    if not is_folder(out.absolute().parent):
         raise WriteError(f"{out}: no such folder")
 
 
@@ -76,9 +76,9 @@ def external_copies(names: Iterable[str], source: Path, out: Path) -> list[Exter
                 f"{new}: leads outside the folder of {out.name}; write the model to an empty folder"
             )
         if (
-            new.exists()
+            exists(new)
             and not new.samefile(old)
-            and not (new.is_file() and filecmp.cmp(old, new, shallow=False))
+            and not (is_file(new) and filecmp.cmp(old, new, shallow=False))
         ):
             raise WriteError(f"{new}: a different file exists; write the model to an empty folder")
         files.append(ExternalFile(name, old, new))
@@ -89,7 +89,7 @@ def copy_external_files(files: Iterable[ExternalFile]) -> list[str]:
     """Copy external weight files that do not exist yet; returns a note per copied file."""
     notes = []
     for name, old, new in files:
-        if not new.exists():
+        if not exists(new):
             with atomic_path(new, like=old, make_folder=True) as copy:
                 shutil.copyfile(old, copy)
             notes.append(f"copied the weight file {name} next to it")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from sizeup.errors import LoadError
-from sizeup.files import exists
+from sizeup.files import exists, is_file
 
 SUFFIXES = (".tflite", ".onnx", ".pt2")
 
@@ -29,7 +29,7 @@ def is_code(source: str) -> bool:
 
 def check_regular(path: Path, name: str = "") -> None:
     """Raises LoadError for folders, pipes and devices; missing files pass."""
-    if exists(path) and not path.is_file():
+    if exists(path) and not is_file(path):
         raise LoadError(f"{name or path}: not a regular file")
 
 

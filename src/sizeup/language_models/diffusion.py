@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from sizeup.errors import CorruptModel, LoadError, SizeupError
-from sizeup.files import is_folder
+from sizeup.files import exists, is_folder
 from sizeup.formats.config_json import parse_json
 from sizeup.language_models.architecture import Weight
 from sizeup.language_models.modules import Modules
@@ -89,7 +89,7 @@ def read_diffusion(source: str | os.PathLike[str], weights: str | None = None) -
     path = Path(source)
     if is_folder(path):
         inner = path / "transformer" / "config.json"
-        path = inner if inner.exists() else path / "config.json"
+        path = inner if exists(inner) else path / "config.json"
     content = parse_json(path, str(path))
     if not isinstance(content, dict):
         raise CorruptModel(f"{path}: not a configuration of diffusers")

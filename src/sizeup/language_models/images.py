@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sizeup.errors import CorruptModel, SizeupError
+from sizeup.files import exists, is_folder
 from sizeup.formats.config_json import parse_json
 from sizeup.language_models.architecture import Architecture, ImageLimit, Images, Part, Tower
 from sizeup.language_models.settings import Settings
@@ -162,13 +163,13 @@ def _with_limits(tower: Tower, config: str | os.PathLike[str]) -> tuple[Tower, s
 def _processor(config: str | os.PathLike[str]) -> Settings | None:
     """The settings of the image processor next to a config.json; None without any."""
     path = Path(os.fspath(config).removeprefix("hf:"))
-    if not path.is_dir():
+    if not is_folder(path):
         if path.name != "config.json":  # files next to it may belong to another checkpoint
             return None
         path = path.parent
     for name in ("preprocessor_config.json", "processor_config.json"):
         file = path / name
-        if not file.exists():
+        if not exists(file):
             continue
         content = parse_json(file, str(file))
         if not isinstance(content, dict):

@@ -128,7 +128,7 @@ def checkpoint_digest(path: Path) -> str:
     """
     if path.suffix.lower() == gguf.SUFFIX:
         return header_digest(path)
-    path = path / "config.json" if path.is_dir() else path
+    path = path / "config.json" if is_folder(path) else path
     own = content_digest(path)
     headers = headers_digest(path.parent) if path.name == "config.json" else ""
     return hashlib.sha256(f"{own}\0{headers}".encode()).hexdigest() if headers else own

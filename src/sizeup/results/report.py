@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType
+from sizeup.files import is_file
 from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.ops.conv import is_depthwise
 from sizeup.results import rollup
@@ -185,8 +186,8 @@ class Report(Result):
             return None
         from sizeup.checks import Needs, fit_memory
 
-        is_file = self.source is not None and self.source.is_file()
-        size = self.source.stat().st_size if is_file and self.source is not None else None
+        is_saved = self.source is not None and is_file(self.source)
+        size = self.source.stat().st_size if is_saved and self.source is not None else None
         needs = Needs(self.graph, self.cost, self.precision, size, self.original_cost)
         return fit_memory(needs, self.target, npu=self.npu)
 

@@ -17,6 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed, WorkerFailed
+from sizeup.files import is_file
 from sizeup.formats.onnx.external_data import check_external_files
 from sizeup.workers import RAISED, TIMED_OUT, Supervisor
 
@@ -173,7 +174,7 @@ def model_path(runtime: str, model: Model, folder: Path) -> Path:
 def _checked_path(runtime: str, model: str | os.PathLike[str]) -> Path:
     """The path of a model file; raises if it refers to data outside its folder, which runtimes would open."""
     path = Path(model).absolute()
-    if runtime == "ort" and path.is_file():
+    if runtime == "ort" and is_file(path):
         check_external_files(path)
     return path
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from sizeup.dtypes import DType
 from sizeup.errors import RunFailed
+from sizeup.files import exists
 from sizeup.graph import Graph, Shape
 from sizeup.runtimes.process import Array
 from sizeup.runtimes.timing import TIMED_RUNTIMES, Progress, Timing, TimingOptions, time_model
@@ -79,7 +80,7 @@ def _time_module(
     with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
         is_named = isinstance(spec.source, str | os.PathLike)
         source = os.fspath(spec.source) if is_named else None
-        if source is not None and Path(source).exists():
+        if source is not None and exists(source):
             source = str(Path(source).absolute())
         path = Path(name) / "module.pt"
         _write(path, replace(spec, source=source or spec.source))

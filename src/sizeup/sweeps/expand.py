@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
-from sizeup.files import exists, open_regular, read_problem
+from sizeup.files import exists, is_file, is_folder, open_regular, read_problem
 from sizeup.formats.names import looks_like_code
 from sizeup.patterns import Finder, is_wild
 from sizeup.sweeps.models import Factory, Model, SizeClass, code_digest, digest_of
@@ -100,13 +100,13 @@ def _files(spec: Spec, pattern: str, entry: str) -> Iterator[tuple[str, str]]:
 
 def _is_checkpoint(path: Path) -> bool:
     """Whether a match may be a language model: a folder with its configuration, or a file."""
-    if path.is_dir():
-        return (path / "config.json").is_file()
+    if is_folder(path):
+        return is_file(path / "config.json")
     return not path.name.endswith("hf_quant_config.json")  # read with the config.json next to it
 
 
 def _is_no_folder(path: Path) -> bool:
-    return not path.is_dir()
+    return not is_folder(path)
 
 
 def _is_file(spec: Spec, entry: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sizeup.errors import LoadError
+from sizeup.files import is_file, is_folder
 from sizeup.formats.digest import content_digest
 from sizeup.formats.names import is_code
 from sizeup.language_models.reader import checkpoint_digest
@@ -51,7 +52,7 @@ class Model:
     def file_bytes(self) -> int | None:
         """The size of its file; None if it is not a file."""
         path = Path(self.source)
-        return path.stat().st_size if self.source and path.is_file() else None
+        return path.stat().st_size if self.source and is_file(path) else None
 
     @property
     def size_class(self) -> SizeClass:
@@ -94,7 +95,7 @@ def digest_of(*parts: str | bytes) -> str:
 def _content_digest(source: str) -> str:
     prefix, _, rest = source.partition(":")
     path = Path(rest if prefix == "hf" else source)
-    if prefix != "hf" and (path.is_file() or (path / "config.json").is_file()):
+    if prefix != "hf" and (is_file(path) or is_file(path / "config.json")):
         return _file_digest(path)
     if prefix in _PACKAGES:
         content = _file_digest(path) if prefix == "hf" else ""
@@ -113,7 +114,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    return path.suffix.lower() in (".json", ".gguf") or path.is_dir()
+    return path.suffix.lower() in (".json", ".gguf") or is_folder(path)
 
 
 def code_digest(module: str) -> str:
@@ -122,7 +123,7 @@ def code_digest(module: str) -> str:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):
         return ""
-    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+    if spec is None or spec.origin is None or not is_file(spec.origin):
         return ""
     return _file_digest(Path(spec.origin))
 

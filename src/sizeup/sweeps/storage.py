@@ -139,7 +139,7 @@ class LocalStorage:
     def remove(self, folder: str) -> None:
         """Remove a file, or a folder with its contents, if it exists."""
         path = self.inside(str(PurePosixPath(folder).parent)) / PurePosixPath(folder).name
-        if path.is_dir() and not path.is_symlink():
+        if is_folder(path) and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from sizeup.errors import CorruptStore, MissingLibrary, SizeupError
-from sizeup.files import target_of, write_errors
+from sizeup.files import exists, target_of, write_errors
 from sizeup.settings import parse_json
 from sizeup.sweeps.points import PointSet
 from sizeup.sweeps.schema import arrow_schema, conformed
@@ -211,7 +211,7 @@ class Store:
     def lock(self) -> Iterator[None]:
         """Locks a local store against other writers; does nothing if the system has no file locks."""
         fcntl = _fcntl()
-        if isinstance(self.storage, LocalStorage) and not self.storage.root.absolute().parent.exists():
+        if isinstance(self.storage, LocalStorage) and not exists(self.storage.root.absolute().parent):
             # As for every other output.
             raise SizeupError(f"{self.storage.address}: no such folder {self.storage.root.absolute().parent}")
         if not isinstance(self.storage, LocalStorage) or fcntl is None:

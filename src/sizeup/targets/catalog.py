@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sizeup.errors import TargetError, TargetWarning
-from sizeup.files import read_settings
+from sizeup.files import is_folder, read_settings
 from sizeup.targets import read, read_boards, read_calibrations
 from sizeup.targets.anchors import Anchor, anchor
 from sizeup.targets.board import Board
@@ -56,7 +56,7 @@ class Catalog:
         cards: list[Path] = []
         for folder in folders:
             files = files_of(folder)
-            if folder != BUILT_IN and folder.is_dir():
+            if folder != BUILT_IN and is_folder(folder):
                 self._optional.update(map(str, files))
             self._add([file for file in files if file.suffix != ".json"])
             cards += [file for file in files if file.suffix == ".json"]
@@ -329,7 +329,7 @@ def search_path() -> tuple[Path, ...]:
     """The files and folders that are searched for targets; earlier ones take precedence."""
     listed = [Path(entry).expanduser() for entry in os.environ.get(VARIABLE, "").split(os.pathsep) if entry]
     settings = user_folder()
-    return (*listed, *([settings] if settings.is_dir() else []), BUILT_IN)
+    return (*listed, *([settings] if is_folder(settings) else []), BUILT_IN)
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import TargetError
-from sizeup.files import read_problem, read_settings
+from sizeup.files import is_folder, read_problem, read_settings
 from sizeup.settings import parse_toml
 from sizeup.targets import gpu_specs
 from sizeup.targets.names import lookup_key
@@ -70,7 +70,7 @@ def files_of(folder: Path) -> list[Path]:
     if folder == BUILT_IN:
         inner = (sorted((folder / name).glob("*.toml")) for name in ("devices", "boards"))
         return [*folder.glob("*.toml"), *(file for files in inner for file in files)]
-    return [*sorted(folder.glob("*.toml")), *folder.glob(gpu_specs.NAME)] if folder.is_dir() else [folder]
+    return [*sorted(folder.glob("*.toml")), *folder.glob(gpu_specs.NAME)] if is_folder(folder) else [folder]
 
 
 def _tables(path: Path) -> Iterator[tuple[str, Table]]:

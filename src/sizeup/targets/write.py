@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sizeup.errors import TargetError
-from sizeup.files import read_problem, read_settings, write_text
+from sizeup.files import exists, is_folder, read_problem, read_settings, write_text
 from sizeup.settings import parse_toml
 from sizeup.targets.catalog import Catalog
 from sizeup.targets.target_files import BUILT_IN
@@ -57,9 +57,9 @@ def check_writable(path: Path) -> None:
 
 
 def _read_ours(path: Path) -> dict[str, Any]:
-    if path.is_dir() or path.suffix != ".toml":
+    if is_folder(path) or path.suffix != ".toml":
         raise TargetError(f"{path}: not a .toml file; name one with -o")
-    if not path.exists():
+    if not exists(path):
         return {}
     try:
         text = read_settings(path)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.files import is_folder
 from sizeup.workers.forked import CAN_FORK
 
 VARIABLE = "SIZEUP_SANDBOX"
@@ -79,12 +80,10 @@ def _confine(readable: Iterable[Path], writable: Path) -> None:
     with Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL) as ruleset:
         for path in dict.fromkeys(readable):
             with contextlib.suppress(OSError):  # not every system has all of them
-                ruleset.allow_path(path, reading if path.is_dir() else of_files)
+                ruleset.allow_path(path, reading if is_folder(path) else of_files)
         for device in _DEVICES:
             with contextlib.suppress(OSError):
-                ruleset.allow_path(
-                    device, writing if Path(device).is_dir() else of_files | AccessFS.WRITE_FILE
-                )
+                ruleset.allow_path(device, writing if is_folder(device) else of_files | AccessFS.WRITE_FILE)
         ruleset.allow_path(writable, AccessFS(writing))
         ruleset.restrict()
 

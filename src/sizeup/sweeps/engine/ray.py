@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.files import exists
 from sizeup.sweeps.models import Model
 from sizeup.sweeps.task import Outcome, Settings, give_up, perform_each
 from sizeup.sweeps.worker import Evaluator
@@ -140,7 +141,7 @@ def _environment() -> Iterator[None]:
     """Environment variables for a Ray that sizeup starts; those set by the user take precedence."""
     added = {name: value for name, value in _POLLING.items() if name not in os.environ}
     # Without a token Ray writes one to the home folder.
-    is_known = "RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()
+    is_known = "RAY_AUTH_TOKEN_PATH" in os.environ or exists(Path("~/.ray/auth_token").expanduser())
     if "RAY_AUTH_TOKEN" not in os.environ and not is_known:
         added["RAY_AUTH_TOKEN"] = _TOKEN
     os.environ.update(added)
