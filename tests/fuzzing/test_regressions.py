@@ -587,3 +587,13 @@ def test_a_subgraph_of_other_shapes_than_those_passed_is_not_counted(
     checked = sizeup.check(path, "rpi5/litert", ram="1GiB", strict=True)
     assert checked.fits is None
     assert sizeup.load(path).recomputed_outputs
+
+
+def test_a_setting_with_a_null_character_is_no_file_of_the_budgets(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").touch()
+    path = tmp_path / "budgets.toml"
+    path.write_text('[[budget]]\nmodels = "m.tflite"\nmacs = 1\nbaseline = "a\\u0000b"\ngrowth.macs = "5%"\n')
+    with pytest.raises(SizeupError):
+        read_budgets(path).setting("a\0b")
+    with pytest.raises(SizeupError):
+        sizeup.check_budgets(path)

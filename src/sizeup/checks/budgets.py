@@ -383,7 +383,7 @@ def _models(value: Any, location: str) -> tuple[str, ...]:
 
 
 def _is_outside(path: str) -> bool:
-    return Path(path).is_absolute() or ".." in Path(path).parts
+    return "\0" in path or Path(path).is_absolute() or ".." in Path(path).parts
 
 
 def _listed(names: Sequence[str]) -> str:
