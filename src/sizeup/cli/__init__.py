@@ -1,4 +1,4 @@
-"""The command line: one module per command, registered here; `main` maps errors to exit codes."""
+"""The command line: one module per command; `main` maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,8 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli import (
-    analyze,
-    calibrate,
-    check,
-    compare,
-    completion,
-    demo,
-    devices,
-    diffusion,
-    explain,
-    llm,
-    measure,
-    ops,
-    optimize,
-    plan,
-    precision,
-    query,
-    sweep,
-    tradeoff,
-)
-from sizeup.cli.commands import Command, CommandGroup
+from sizeup.cli import completion
+from sizeup.cli.commands import CommandGroup
 from sizeup.cli.runner import exit_code
 from sizeup.logs import inert_output
 
@@ -67,23 +48,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its table of five columns cuts names in narrow terminals
 )
-app.command("analyze", cls=Command, epilog=analyze.EXAMPLE)(analyze.analyze)
-app.command("explain", cls=Command, epilog=explain.EXAMPLE)(explain.explain)
-app.command("check", cls=Command, epilog=check.EXAMPLE)(check.check)
-app.command("compare", cls=Command, epilog=compare.EXAMPLE)(compare.compare)
-app.command("plan", cls=Command, epilog=plan.EXAMPLE)(plan.plan)
-app.command("llm", cls=Command, epilog=llm.EXAMPLE)(llm.llm)
-app.command("diffusion", cls=Command, epilog=diffusion.EXAMPLE)(diffusion.diffusion)
-app.command("measure", cls=Command, epilog=measure.EXAMPLE)(measure.measure)
-app.command("calibrate", cls=Command, epilog=calibrate.EXAMPLE)(calibrate.calibrate)
-app.command("precision", cls=Command, epilog=precision.EXAMPLE)(precision.precision)
-app.command("tradeoff", cls=Command, epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
-app.command("optimize", cls=Command, epilog=optimize.EXAMPLE)(optimize.optimize)
-app.command("sweep", cls=Command, epilog=sweep.EXAMPLE)(sweep.sweep)
-app.command("query", cls=Command, epilog=query.EXAMPLE)(query.query)
-app.command("ops", cls=Command, epilog=ops.EXAMPLE)(ops.ops)
-app.command("demo", cls=Command, epilog=demo.EXAMPLE)(demo.demo)
-app.command("devices", cls=Command, epilog=devices.EXAMPLE)(devices.devices)
 
 
 def _print_version(is_requested: bool) -> None:

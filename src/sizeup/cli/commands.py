@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -142,18 +144,51 @@ class Command(_PlainHelp, TyperCommand):
             ctx.fail(f"-d is given {count} times, and only one target counts; {hint}")
 
 
+VERBS = (
+    *("analyze", "explain", "check", "compare", "plan", "llm", "diffusion", "measure", "calibrate"),
+    *("precision", "tradeoff", "optimize", "sweep", "query", "ops", "demo", "devices"),
+)
+"""The commands in the order of --help; each is the function of that name in its module."""
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name; the module of one is imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in VERBS:
+            raise KeyError(name)
+        if name not in self._built:
+            module = import_module(f"sizeup.cli.{name}")
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(name, cls=Command, epilog=module.EXAMPLE)(getattr(module, name))
+            self._built[name] = typer.main.get_command(single)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
 class CommandGroup(_PlainHelp, TyperGroup):
     """The commands of sizeup; suggests one if an unknown command is typed."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """The names of all commands."""
+        return list(VERBS)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed; fails with a suggestion if there is no such command."""
-        if (
-            args
-            and args[0] not in self.commands
-            and not args[0].startswith("-")
-            and not ctx.resilient_parsing
-        ):
-            ctx.fail(unknown_command(args[0], list(self.commands)))
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(unknown_command(args[0], [*VERBS]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
