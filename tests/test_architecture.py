@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import inspect
 import json
 import pickle
@@ -99,6 +100,60 @@ def cpu_milliseconds(statement: str) -> float:
         f"import time; start = time.process_time(); {statement}; print(1000 * (time.process_time() - start))"
     )
     return float(fresh(code))
+
+
+MOST_MODULES = 150
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(
+    "arguments", [["stm32f746"], ["max78000", "--no-remedies"], ["esp32s3", "--ram", "1MiB"]]
+)
+def test_a_check_for_a_microcontroller_imports_half_of_the_modules_and_nothing_of_language_models(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    """A third of the modules of a check that imports everything at once run at all."""
+    from micro_kernels import CASES
+
+    path = tmp_path / "model.tflite"
+    path.write_bytes(next(case for case in CASES if "CONV_2D" in case.name).pack())
+    code = f"""
+import sys
+from sizeup.cli import main
+try:
+    main(["check", {str(path)!r}, "-d", *{arguments!r}])
+finally:
+    print(*(name for name in sys.modules if name.partition(".")[0] == "sizeup"), file=sys.stderr)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout.startswith(("YES", "NO")), ended.stdout + ended.stderr
+    imported = ended.stderr.splitlines()[-1].split()
+    assert len(imported) <= MOST_MODULES
+    rooms = {name.split(".")[1] for name in imported if "." in name}
+    assert rooms.isdisjoint(
+        {"language_models", "serving", "rewrite", "mixed_precision", "latency", "symbolic"}
+    )
+
+
+LAZY = ["checks", "memory", "memory.tflm", "mixed_precision", "runtimes"]
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_a_name_that_is_imported_on_first_use_is_that_of_its_module(package: str) -> None:
+    """By the imports for type checkers next to it; none has the name of a module, which would hide it."""
+    path = Path(sizeup.__file__).parent.joinpath(*package.split("."))
+    listed = {}
+    for node in ast.walk(ast.parse((path / "__init__.py").read_text("utf-8"))):
+        if isinstance(node, ast.If):
+            for each in node.body:
+                assert isinstance(each, ast.ImportFrom)
+                listed |= {name.name: each.module for name in each.names}
+    imported = importlib.import_module(f"sizeup.{package}")
+    assert listed
+    assert not listed.keys() & {module.stem for module in path.iterdir()}
+    for name, module in listed.items():
+        assert getattr(imported, name) is getattr(importlib.import_module(str(module)), name)
+    assert set(imported.__all__) >= listed.keys()
 
 
 @pytest.mark.alone

@@ -14,7 +14,8 @@ from cli.running import Run
 from sizeup.api.check_llm import check_language_model
 from sizeup.checks.language_models import ServingCheck
 from sizeup.checks.serving_remedies import _larger_clusters, serving_remedies
-from sizeup.language_models.clusters import cluster, is_cluster
+from sizeup.language_models.clusters import cluster
+from sizeup.targets.cluster_names import is_cluster
 
 # Llama-3.1-8B: 16.06 GB of bf16 weights, 131,072 bytes of cache per token.
 LLAMA = {

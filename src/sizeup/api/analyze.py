@@ -15,12 +15,9 @@ from sizeup.api.npu import file_of, npu_fit
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, NoLatency, SizeupError, TargetError
 from sizeup.files import is_file
-from sizeup.formats import FreeSpec, Inputs
+from sizeup.formats import FreeSpec, Inputs, is_symbolic
 from sizeup.render.vocabulary import uncounted_entries
-from sizeup.results.explanation import Explanation
-from sizeup.results.explanation import explain as _explain
 from sizeup.results.report import Report, report_of
-from sizeup.symbolic import SymbolicGraph
 from sizeup.units import plural
 
 if TYPE_CHECKING:
@@ -30,6 +27,8 @@ if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
     from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.results.closed_forms import ClosedForms
+    from sizeup.results.explanation import Explanation
+    from sizeup.symbolic import SymbolicGraph
     from sizeup.targets import Target
 
 # A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
@@ -234,6 +233,8 @@ def explain(
         raise SizeupError(
             "explain takes a target only with symbolic dimensions; for latency per operator use analyze"
         )
+    from sizeup.results.explanation import explain as explained
+
     if not isinstance(source, Report) or precision is not None:
         report = analyze(
             source,
@@ -244,14 +245,14 @@ def explain(
             precision=precision,
             convention=convention,
         )
-        return _explain(report, op)
+        return explained(report, op)
     check_report_options(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train or None)
     if convention is None:
-        return _explain(source, op)
+        return explained(source, op)
     from sizeup import conventions
 
     other_counts = conventions.convention(convention).counted(source.cost)
-    return _explain(replace(source, convention=other_counts), op)
+    return explained(replace(source, convention=other_counts), op)
 
 
 def _free_estimate(
@@ -267,7 +268,7 @@ def _free_estimate(
     def estimate_cost(point_cost: Cost) -> Estimate:
         return estimate(point_cost, target, precision=precision, basis=basis, coefficients=coefficients)
 
-    free_cost = count(source) if isinstance(source, SymbolicGraph) else source
+    free_cost = _counted(source)
     options = None
     if (
         target is not None
@@ -306,21 +307,29 @@ def _closed_forms(
     if is_precision_map(precision):
         raise SizeupError("closed forms need a single precision, e.g. int8, not a precision map")
     dtype, resolved = None if precision is None else dtypes.precision(precision), target_of(target)
-    free_cost = count(source) if isinstance(source, SymbolicGraph) else source
+    free_cost = _counted(source)
     latency = None if resolved is None else _free_estimate(free_cost, resolved, precision, basis, None)
     return closed_forms(free_cost, dtype, latency)
 
 
 def _is_free(source: Source) -> bool:
     """Whether a source is a graph with symbolic dimensions, or the cost of one."""
-    return isinstance(source, SymbolicGraph) or isinstance(getattr(source, "graph", None), SymbolicGraph)
+    return is_symbolic(source) or is_symbolic(getattr(source, "graph", None))
+
+
+def _counted(source: SymbolicGraph | SymbolicCost) -> SymbolicCost:
+    from sizeup.symbolic import SymbolicGraph
+
+    return count(source) if isinstance(source, SymbolicGraph) else source
 
 
 def check_precision(precision: PrecisionSpec) -> None:
     """Raises SizeupError for an unknown precision; called before a model is loaded."""
+    if precision is None:
+        return
     from sizeup.mixed_precision.precision_map import is_precision_map
 
-    if precision is not None and not is_precision_map(precision):
+    if not is_precision_map(precision):
         dtypes.precision(precision)
 
 

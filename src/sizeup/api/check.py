@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from sizeup import cost
 from sizeup.api.analyze import check_precision, target_of
 from sizeup.api.check_each import Progress, at_revision, check_each, device_edits, doubted
-from sizeup.api.check_llm import check_served, is_served
 from sizeup.api.check_options import (
     boards_command,
     command_options,
@@ -29,9 +28,10 @@ from sizeup.errors import SizeupError
 from sizeup.files import is_file
 from sizeup.formats import Inputs
 from sizeup.results.report import Report
+from sizeup.targets.cluster_names import is_cluster
 
 if TYPE_CHECKING:
-    from sizeup.checks import LimitSpec, Needs, Origin, Reference, Subject
+    from sizeup.checks import Case, LimitSpec, Needs, Origin, Reference, Remedy, Subject
     from sizeup.checks.revision import Revision
     from sizeup.graph import Graph, Shape
     from sizeup.mixed_precision.precision_map import PrecisionSpec
@@ -98,7 +98,10 @@ def check(
         "weights": weights,
     }
     served |= {"kv": kv, "layout": layout, "ttft": ttft, "tpot": tpot}
-    if is_served(target, served.values()):
+    is_served = any(value is not None for value in served.values())
+    if is_served or (isinstance(target, str) and is_cluster(target)):
+        from sizeup.api.check_llm import check_served
+
         others = (inputs, kwargs, bind, precision, flash, arena, latency, energy, macs, params)
         served["ram"] = ram
         return check_served(source, target, served, others, expected=expected, remedies=remedies)
@@ -142,10 +145,8 @@ def check_models(
     Raises SizeupError if the options are invalid. With `against`, every model file is compared with that of
     the git revision. With `work_limits`, each model is read in a worker that is ended at the limit.
     """
-    from sizeup.checks.revision import open_revision
-
     checker = _Checker(options)
-    revision = None if against is None else open_revision(against)
+    revision = None if against is None else _opened(against)
 
     def check_one(model: str) -> Iterator[Check]:
         yield checker.check(model, revision)
@@ -153,6 +154,12 @@ def check_models(
     readable = settings_files(revision, options.precision)
     checks = check_each(models, check_one, revision, progress, work_limits, readable)
     return (*doubted(checks, revision), *(() if revision is None else device_edits(revision)))
+
+
+def _opened(revision: str) -> Revision:
+    from sizeup.checks.revision import open_revision
+
+    return open_revision(revision)
 
 
 def settings_files(revision: Revision | None, *precisions: PrecisionSpec) -> list[Path]:
@@ -227,13 +234,11 @@ def build_check(
     budgets: tuple[str, ...] = (),
 ) -> Check:
     """The check of a loaded model against all specs; `reference` is the git revision to compare with."""
-    from sizeup.checks import Case, Limit, evaluate_limits, verdict
-    from sizeup.checks import remedies as find_remedies
+    from sizeup.checks import Limit, evaluate_limits, verdict
     from sizeup.checks.evaluate import changes
     from sizeup.checks.host_run import run_on_host
     from sizeup.checks.measures import latency_caveats
-    from sizeup.checks.remedy_search import MAX_OPERATORS
-    from sizeup.memory.packing import INSTALL_HINT, is_solver_installed
+    from sizeup.checks.remedy_case import MAX_OPERATORS, Case
     from sizeup.results.check import Check
 
     def evaluate_all(changed: Subject) -> tuple[Limit, ...]:
@@ -259,12 +264,13 @@ def build_check(
     if fit is not None and fit.missing_operators and not is_over:
         origin = None  # nor does one add an operator
     searched = origin if len(subject.graph.ops) <= MAX_OPERATORS else None
-    remedies = (
-        () if searched is None else find_remedies(Case(subject, limits, searched, evaluate_all), time_limit)
-    )
+    case = None if searched is None else Case(subject, limits, searched, evaluate_all)
+    remedies = _remedies(case, time_limit) if case is not None and case.tight_limits else ()
     is_memory_over = any(limit.fits is False and limit.unit == "bytes" for limit in limits)
-    if searched is not None and is_memory_over and not remedies and not is_solver_installed():
-        caveats += (INSTALL_HINT,)
+    if searched is not None and is_memory_over and not remedies:
+        from sizeup.memory.packing import INSTALL_HINT, is_solver_installed
+
+        caveats += () if is_solver_installed() else (INSTALL_HINT,)
     references = [spec.reference for spec in specs if spec.reference] + ([reference] if reference else [])
     is_compared = reference is not None and reference.amounts is not None
     return Check(
@@ -295,6 +301,12 @@ def build_check(
             subject, limits, remedies, origin, precision_option(model.source, model.precision)
         ),
     )
+
+
+def _remedies(case: Case, time_limit: float) -> tuple[Remedy, ...]:
+    from sizeup.checks.remedy_search import remedies
+
+    return remedies(case, time_limit)
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup.api.check_each import Progress, check_each
 from sizeup.errors import SizeupError
 from sizeup.files import is_file
-from sizeup.language_models.clusters import cluster, is_cluster
+from sizeup.language_models.clusters import cluster
 from sizeup.language_models.engines import alias_note
 from sizeup.targets import quantities
 from sizeup.targets.quantities import parse_limit
@@ -38,11 +38,6 @@ def serving_check(
     first = parse_limit(ttft, quantities.TIME, "--ttft")
     each = parse_limit(tpot, quantities.TIME, "--tpot")
     return ServingCheck(model, target, ttft=first, tpot=each, ram=parse_ram(ram), **fields)
-
-
-def is_served(target: Any, served: Iterable[Any]) -> bool:
-    """Whether a target, or an argument about how a model is served, is of language models."""
-    return any(value is not None for value in served) or (isinstance(target, str) and is_cluster(target))
 
 
 def check_served(

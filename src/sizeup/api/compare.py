@@ -11,11 +11,10 @@ from sizeup.api.analyze import analyze
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.models import Source
 from sizeup.errors import SizeupError, UnboundDimension
-from sizeup.formats import Inputs
+from sizeup.formats import Inputs, is_symbolic
 from sizeup.formats.names import is_code
 from sizeup.graph import Graph
 from sizeup.results.report import Report
-from sizeup.symbolic import SymbolicGraph
 
 if TYPE_CHECKING:
     from sizeup.mixed_precision.precision_map import PrecisionSpec
@@ -104,7 +103,7 @@ class SideOptions:
             if not shapes:
                 raise
             return self._analyze(source, shapes, None, self.bind)
-        if not isinstance(self.inputs, Mapping) or isinstance(source, Graph | SymbolicGraph):
+        if not isinstance(self.inputs, Mapping) or isinstance(source, Graph) or is_symbolic(source):
             return report
         shapes = _matching(self.inputs, {port.name: len(port.shape or ()) for port in report.inputs})
         return self._analyze(source, shapes, None, self.bind) if shapes else report

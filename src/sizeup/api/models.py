@@ -13,15 +13,15 @@ from sizeup import cost, formats, units
 from sizeup.cost import Cost
 from sizeup.errors import RuleError, SizeupError
 from sizeup.files import is_file
-from sizeup.formats import FreeSpec, Inputs
+from sizeup.formats import FreeSpec, Inputs, is_symbolic
 from sizeup.graph import Graph
 from sizeup.results.report import Report
-from sizeup.symbolic import SymbolicGraph
 
 if TYPE_CHECKING:
     from sizeup.closed_forms.cost import SymbolicCost
     from sizeup.dtypes import DType
     from sizeup.mixed_precision.precision_map import PrecisionSpec
+    from sizeup.symbolic import SymbolicGraph
 
 # A path, a name such as timm:NAME, a PyTorch module or exported program, an ONNX model, bytes, a graph, or a
 # report of `analyze`, which is not loaded again.
@@ -118,7 +118,7 @@ def count(
 
     With symbolic dimensions (`free`) these are closed forms, evaluated by `.at(batch=8, height=heights)`.
     """
-    if isinstance(source, SymbolicGraph) and not bind:
+    if is_symbolic(source) and not bind:
         return _free_cost(source)
     if free is None or free is False:
         return counted(source, load(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train))
@@ -138,14 +138,16 @@ def load_at_precision(
 
     A report has its own precision unless another one is given.
     """
-    from sizeup.mixed_precision.precision_map import apply_precision
-
     loaded = load(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train)
     if isinstance(source, Report):
         original = loaded if source.original_cost is None else source.original_cost.graph
         if precision is None:
             return loaded, source.precision, original
         loaded = original
+    if precision is None:
+        return loaded, None, loaded
+    from sizeup.mixed_precision.precision_map import apply_precision
+
     return *apply_precision(loaded, precision), loaded
 
 

@@ -1,11 +1,11 @@
 """Fit checks: the need of a model compared with the memory of a target and with budgets."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, MemoryPart, verdict
 from sizeup.checks.needs import Needs
+from sizeup.lazy import lazy_names
 
 if TYPE_CHECKING:
     from sizeup.checks.baselines import Baselines, read_baselines
@@ -43,18 +43,14 @@ __all__ = [
 ]
 
 # Modules of the names that only a check needs; loaded on first use, as reports and sweeps do without them.
-_MODULES = {
-    "baselines": ("Baselines", "read_baselines"),
-    "budgets": ("Budget", "Budgets", "read_budgets"),
-    "remedy_case": ("Case", "Change", "Origin", "Remedy"),
-    "evaluate": ("Reference", "LimitSpec", "evaluate_limits"),
-    "measures": ("MEASURES", "Subject"),
-    "remedy_search": ("remedies",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "baselines": ("Baselines", "read_baselines"),
+        "budgets": ("Budget", "Budgets", "read_budgets"),
+        "remedy_case": ("Case", "Change", "Origin", "Remedy"),
+        "evaluate": ("Reference", "LimitSpec", "evaluate_limits"),
+        "measures": ("MEASURES", "Subject"),
+        "remedy_search": ("remedies",),
+    },
+)

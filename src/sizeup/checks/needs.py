@@ -7,41 +7,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sizeup.checks.npu import NpuFit, fit_npu
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Graph, is_precomputed
-from sizeup.memory import (
-    ActivationBounds,
-    DeviceMemory,
-    Usage,
-    activation_bounds,
-    device_memory,
-    folded,
-    in_integers,
-    tensor_bytes,
-    tflm_arena,
-    unsupported_reason,
-    usage,
-)
-from sizeup.memory.tflm import (
-    FIRMWARE,
-    Build,
-    Conversion,
-    Conversions,
-    ConvertedArena,
-    MicroArena,
-    chip_of,
-    conversion_of,
-    firmwares,
-    largest_scratch_bytes,
-    unlisted_operators,
-)
+from sizeup.memory import Usage, tensor_bytes, tflm_arena, unsupported_reason, usage
+from sizeup.memory.tflm import FIRMWARE, Build, MicroArena, chip_of, firmwares, largest_scratch_bytes
 from sizeup.memory.tflm.layout import Chip
-from sizeup.mixed_precision import assign, layers
 from sizeup.targets import Runtime, Target, word_bits_of
+
+if TYPE_CHECKING:
+    from sizeup.memory import ActivationBounds, DeviceMemory
+    from sizeup.memory.tflm import Conversion, Conversions, ConvertedArena
 
 _OTHER_CONSTANTS = ("buffer", "constant")
 # Bytes of quantization parameters per quantized input and output.
@@ -74,6 +54,8 @@ class Needs:
     @cached_property
     def activation_bounds(self) -> ActivationBounds:
         """Bounds of activation memory for runtimes whose memory planner is not published."""
+        from sizeup.memory import activation_bounds
+
         return activation_bounds(self.graph, self.precision)
 
     @cached_property
@@ -100,6 +82,8 @@ class Needs:
 
     def device_memory(self, target: Target) -> DeviceMemory:
         """Memory of PyTorch's caching allocator on a GPU, without tensors whose size depends on data."""
+        from sizeup.memory import device_memory
+
         size = target.blas_workspace_bytes
         if size not in self._device_memory:
             self._device_memory[size] = device_memory(
@@ -179,12 +163,16 @@ class Needs:
 
     @cached_property
     def _conversions(self) -> Conversions:
+        from sizeup.memory.tflm import Conversions
+
         least, most = self.converted.in_integers.graph, self.converted.graph
         return Conversions(least, (most,) if least is most else (most, least), self.precision)
 
     @property
     def _channels(self) -> int:
         """An upper bound of the output channels of all layers: which axis they are depends on the format."""
+        from sizeup.mixed_precision import layers
+
         graph = self.graph
         outputs = (graph.tensors[graph.ops[layer.op].outputs[0]] for layer in layers(graph))
         return sum(max(tensor.shape or (1,)) for tensor in outputs)
@@ -195,6 +183,8 @@ class Needs:
         if self.precision is None:
             # A memory plan in the file is valid only for the tensors of the file.
             return self.graph if self.original_cost is None else replace(self.graph, offsets=())
+        from sizeup.mixed_precision import assign, layers
+
         chosen = {layer.op: self.precision for layer in layers(self.graph)}
         return replace(assign(self.graph, chosen), offsets=(), name=self.graph.name)
 
@@ -253,13 +243,21 @@ class Needs:
     @cached_property
     def converted(self) -> Needs:
         """The needs of the graph as converters for microcontrollers write it; of a .tflite file, itself."""
-        graph = self.graph if self.graph.format == "tflite" else folded(self.graph)
+        if self.graph.format == "tflite":
+            return self
+        from sizeup.memory import folded
+
+        graph = folded(self.graph)
         return self if graph is self.graph else replace(self, graph=graph)
 
     @cached_property
     def in_integers(self) -> Needs:
         """The needs if operators between dequantization and quantization compute in integers."""
-        graph = self.graph if self.graph.format == "tflite" else in_integers(self.graph)
+        if self.graph.format == "tflite":
+            return self
+        from sizeup.memory import in_integers
+
+        graph = in_integers(self.graph)
         return self if graph is self.graph else replace(self, graph=graph)
 
     @cached_property
@@ -282,6 +280,8 @@ class Needs:
     @cached_property
     def conversion(self) -> Conversion:
         """What a conversion to .tflite does with op kinds for which TFLite Micro has no kernel."""
+        from sizeup.memory.tflm import Conversion, conversion_of
+
         return Conversion() if self.graph.format == "tflite" else conversion_of(self.graph, self.precision)
 
     def missing_operators(self, runtime: Runtime) -> tuple[str, ...]:
@@ -294,6 +294,8 @@ class Needs:
         if runtime.name not in self._missing:
             listed = runtime.operators
             names = () if listed is None else (listed.format, listed.names, listed.excluded)
+            from sizeup.memory.tflm import unlisted_operators
+
             self._missing[runtime.name] = unlisted_operators(self.graph, *names)
         return self._missing[runtime.name]
 

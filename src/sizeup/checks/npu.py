@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,14 +18,16 @@ from sizeup.cost import Cost
 from sizeup.errors import MissingLibrary, NoLatency, RunFailed, SizeupError
 from sizeup.formats import tflite
 from sizeup.graph import ABSENT, Graph
-from sizeup.latency import Estimate, Kernels, execution_of, standing_of
-from sizeup.latency.work import Codes
 from sizeup.memory import tflm_arena
 from sizeup.memory.tflm import Build, firmwares
 from sizeup.memory.tflm.kernels import ETHOS_U
 from sizeup.memory.tflm.subgraphs import subgraphs
-from sizeup.runtimes.vela import Compilation, VelaOptions, compile_for_npu, options_for
 from sizeup.targets import Target
+
+if TYPE_CHECKING:
+    from sizeup.latency import Estimate, Kernels
+    from sizeup.latency.work import Codes
+    from sizeup.runtimes.vela import Compilation, VelaOptions
 
 _KERNELS = ("reference", "cmsis-nn")  # that may run the operators that stay on the CPU
 _PRODUCTS = ("ethos-u55", "ethos-u65", "ethos-u85")
@@ -67,6 +70,8 @@ def fit_npu(
     `file` is the model's file; None if the graph is not that of the file as it is. `is_converted`: the graph
     has another precision than the file.
     """
+    from sizeup.runtimes.vela import options_for
+
     options = options_for(target)
     if options is None:
         name = target.units[0].name
@@ -85,6 +90,8 @@ def fit_npu(
 
 
 def _compiled(file: Path, target: Target, options: VelaOptions) -> NpuFit:
+    from sizeup.runtimes.vela import compile_for_npu
+
     try:
         compilation = compile_for_npu(file, options)
     except MissingLibrary as error:
@@ -178,6 +185,8 @@ def npu_estimate(cost: Cost, target: Target, fit: NpuFit) -> Estimate:
 
     Vela gives no prediction interval, and no time of operators that stay on the CPU.
     """
+    from sizeup.latency import Estimate, execution_of, standing_of
+
     compilation = fit.compilation
     if compilation is None or fit.unsupported_reason:
         raise NoLatency(fit.unsupported_reason or fit.reason)
@@ -207,6 +216,8 @@ def npu_estimate(cost: Cost, target: Target, fit: NpuFit) -> Estimate:
 
 def _kernels(cost: Cost, compilation: Compilation, main_op: Codes) -> Kernels:
     """The time of each operator; all 0 if the operators of the file are not those of the graph."""
+    from sizeup.latency import Kernels
+
     columns = np.zeros((3, len(cost.graph.ops)))
     if len(subgraphs(cost.graph)) == 1:
         for operator in compilation.operators:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sizeup.checks.needs import Needs
-from sizeup.formats.onnx import kernels
 from sizeup.graph import OperatorUse
 from sizeup.targets import Target
 
@@ -30,6 +29,8 @@ def onnx_support(needs: Needs, target: Target) -> OnnxSupport:
     required = needs.graph.requirements
     if target.runtime.name != "ort" or required is None:
         return OnnxSupport()
+    from sizeup.formats.onnx import kernels
+
     title = f"ONNX Runtime {kernels.version()}"
     if required.violations:
         return OnnxSupport(f"{title} refuses this file: {'; '.join(required.violations)}")

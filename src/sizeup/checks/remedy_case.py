@@ -17,6 +17,8 @@ from sizeup.graph import Graph, Shape
 MEMORY = ("ram", "arena", "peak")
 STORED = ("flash", "weights")
 TIMED = ("latency", "energy")
+MAX_OPERATORS = 2_000
+"""The most operators of a model for which remedies are searched: each is checked as the model itself is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,10 @@ from sizeup.runtimes import RUNTIMES
 from sizeup.runtimes.process import Library
 
 SECONDS = 5.0  # per search
-MAX_OPERATORS = 2_000
-"""The most operators of a model for which remedies are searched: each is checked as the model itself is."""
 
 
 def remedies(case: Case, time_limit: float = SECONDS) -> tuple[Remedy, ...]:
-    """All remedies that help, those that make the model fit first; empty if no limit is tight."""
-    if not case.tight_limits:
-        return ()
+    """All remedies that help, those that make the model fit first."""
     candidates = [*rewrite_remedies(case, time_limit), *precision_remedies(case), *input_remedies(case)]
     return tuple(sorted(candidates, key=lambda remedy: remedy.fits is not True))
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
-from sizeup.memory import activation_bounds
 from sizeup.targets import Target
 
 # Assumed upper bound per op of the structures that describe ops and tensors to a runtime, in bytes.
@@ -19,6 +18,8 @@ ONE_BANK = "the arena must be in one bank: the largest bank counts, not the sum"
 
 def activation_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     """The activations and the runtime's own RAM."""
+    from sizeup.memory import activation_bounds
+
     low, high = needs.in_integers.activation_bounds.low_bytes, needs.activation_bounds.high_bytes
     name = target.runtime.name
     if not target.is_cpu:

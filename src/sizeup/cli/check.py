@@ -186,9 +186,7 @@ def check(
 
     Exit codes: 0 all fit; 1 one does not fit or has an error; 2 all have errors; 3 one is undetermined.
     """
-    from sizeup.api import budgets as budgets_api
     from sizeup.api import check as api
-    from sizeup.api import check_llm
     from sizeup.cli import terminal
     from sizeup.results.check import Checks
 
@@ -222,7 +220,9 @@ def check(
 
         _load_rules(rules)
         if budget is not None:
-            checks, updates = budgets_api.run_budgets(
+            from sizeup.api.budgets import run_budgets
+
+            checks, updates = run_budgets(
                 budget,
                 models or (),
                 remedies=bool(remedies),
@@ -235,8 +235,10 @@ def check(
                 work_limits=limits_of_work,
             )
         elif language_check is not None:
+            from sizeup.api.check_llm import check_language_models
+
             searched = remedies is not False
-            checks = check_llm.check_language_models(models or (), language_check, searched, progress)
+            checks = check_language_models(models or (), language_check, searched, progress)
         else:
             given_limits = {name: value for name, value in limits.items() if value is not None}
             options = api.CheckOptions(
@@ -273,6 +275,8 @@ def _default_limits(budget: str | None, update_baselines: bool) -> WorkLimits:
 
 def _print_updates(updates: Sequence[Update], budget: str | None) -> None:
     """Print the changes of baselines, or the reason that the updated budgets have none."""
+    if not updates and budget is None:
+        return
     from sizeup.api import budgets as budgets_api
     from sizeup.cli import terminal
     from sizeup.render.console.baselines import update_lines
@@ -302,14 +306,11 @@ def _language_check(
     expected: bool,
 ) -> ServingCheck | None:
     """A check of language models without a model; None if no file, target or option is of one."""
-    from sizeup.api.check_llm import serving_check
-    from sizeup.cli.llm import counts_of, tokens_of
-    from sizeup.language_models.clusters import is_cluster
-    from sizeup.language_models.deployment import INPUT, OUTPUT
-    from sizeup.language_models.reader import is_configuration
+    from sizeup.formats.names import is_language_model
+    from sizeup.targets.cluster_names import is_cluster
 
     names = sorted(name for name, value in language.items() if value is not None and name != "--ram")
-    are_configurations = bool(models) and device is not None and all(map(is_configuration, models))
+    are_configurations = bool(models) and device is not None and all(map(is_language_model, models))
     if not names and not is_cluster(device) and not are_configurations:
         return None
     if device is None:
@@ -318,6 +319,10 @@ def _language_check(
         raise typer.BadParameter(
             f"cannot be combined with {', '.join(names) or f'-d {device}'}", param_hint=sorted(others)[0]
         )
+    from sizeup.api.check_llm import serving_check
+    from sizeup.cli.llm import counts_of, tokens_of
+    from sizeup.language_models.deployment import INPUT, OUTPUT
+
     prompt, answer, concurrency = language["--in"], language["--out"], language["--concurrency"]
     return serving_check(
         "",
@@ -357,11 +362,11 @@ def _has_no_verdict(checks: Sequence[Check]) -> bool:
 
 def _select_models(files: list[str] | None, budget: str | None, changed: bool) -> list[str] | None:
     """The models to check: with --changed those that a budget names; None for all models of the budget."""
+    if not changed:
+        return files
     from sizeup.api import budgets as budgets_api
     from sizeup.cli import terminal
 
-    if not changed:
-        return files
     if budget is None:
         raise typer.BadParameter("needs --budget FILE", param_hint="--changed")
     models, others = budgets_api.affected_models(budget, files or ())
@@ -394,21 +399,25 @@ def _in_budget(option: str) -> str:
 
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
     from sizeup.cli import terminal
-    from sizeup.logs import annotate
-    from sizeup.render import envelope
-    from sizeup.render import markdown as check_comment
-    from sizeup.render.console import check as console
-    from sizeup.render.data import ci
-    from sizeup.results.check import Checks
 
     if as_json:
+        from sizeup.render import envelope
+        from sizeup.results.check import Checks
+
         terminal.print_json(envelope.json_lines(Checks(tuple(checks))))
     elif as_markdown:
-        sys.stdout.writelines(check_comment.markdown(checks))
+        from sizeup.render.markdown import markdown
+
+        sys.stdout.writelines(markdown(checks))
     elif _has_no_verdict(checks):
         for check in checks:
             terminal.print_error(check.error)
     else:
+        from sizeup.render.console import check as console
+
         console.render(checks, terminal.output())
     if annotated:
+        from sizeup.logs import annotate
+        from sizeup.render.data import ci
+
         annotate(ci.annotation_lines(checks))

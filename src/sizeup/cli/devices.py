@@ -81,7 +81,8 @@ def devices(
     """List known devices and clusters or boards, print one with its sources, or rank boards for a model."""
     from sizeup import targets
     from sizeup.cli.runner import device_files, parse_device_file
-    from sizeup.language_models.clusters import cluster, is_cluster, shipped_clusters
+    from sizeup.language_models.clusters import cluster, shipped_clusters
+    from sizeup.targets.cluster_names import is_cluster
 
     if model is not None:
         _check_ranking(kind, markdown, template)

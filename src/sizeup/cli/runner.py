@@ -197,7 +197,7 @@ def parse_device_file(text: Any) -> DeviceFile | None:
     named = device_file.parse_device_file(text)
     if named is None:
         return None
-    from sizeup.language_models.clusters import is_cluster
+    from sizeup.targets.cluster_names import is_cluster
 
     return None if is_cluster(text) else named
 

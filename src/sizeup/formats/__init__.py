@@ -5,16 +5,19 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from sizeup.errors import LfsPointer, LoadError, UnboundDimension, UnknownFormat
 from sizeup.files import exists, is_folder, read_problem
 from sizeup.formats.names import SUFFIXES, check_regular, is_code, no_training_mode
 from sizeup.graph import Graph
-from sizeup.symbolic import SymbolicGraph
+
+if TYPE_CHECKING:
+    from sizeup.symbolic import SymbolicGraph
 
 # Tensors or shapes: positional for code, by name for files.
 Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
@@ -47,7 +50,7 @@ def load(
         _require_module(source)
     if isinstance(source, Graph):
         return source
-    if isinstance(source, SymbolicGraph):
+    if is_symbolic(source):
         missing = [name for name in source.names if name not in (bind or {})]
         if missing:
             raise UnboundDimension(f"{source.name}: symbolic dimensions without a size: {', '.join(missing)}")
@@ -67,6 +70,12 @@ def load(
     from sizeup.formats import torch
 
     return torch.load(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train)
+
+
+def is_symbolic(source: Any) -> TypeGuard[SymbolicGraph]:
+    """Whether a source is a graph with symbolic dimensions; others need no import to tell."""
+    module = sys.modules.get("sizeup.symbolic")
+    return module is not None and isinstance(source, module.SymbolicGraph)
 
 
 def load_symbolic(
@@ -104,7 +113,7 @@ def load_symbolic(
 def _require_module(source: Any) -> None:
     """Raises LoadError for a source without training mode: a file, its content or a graph."""
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
-    is_content = isinstance(source, bytes | bytearray | memoryview | Graph | SymbolicGraph)
+    is_content = isinstance(source, bytes | bytearray | memoryview | Graph) or is_symbolic(source)
     package = type(source).__module__.partition(".")[0]
     if (name and not is_code(name)) or is_content or package in ("onnx", "onnx_ir"):
         raise LoadError(no_training_mode(name or f"a {type(source).__name__}"))

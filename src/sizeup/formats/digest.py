@@ -8,7 +8,6 @@ from pathlib import Path
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.external import external_file, model_folders
 from sizeup.formats.names import check_regular
-from sizeup.formats.quantization_config import quantization_file
 
 _CHUNK = 1 << 20
 
@@ -36,13 +35,17 @@ def content_digest(path: Path) -> str:
 
 
 def _external_files(path: Path) -> list[str]:
-    from sizeup.formats.onnx.external_data import external_files
+    suffix = path.suffix.lower()
+    if suffix == ".onnx":
+        from sizeup.formats.onnx.external_data import external_files
+
+        return [name for name in external_files(path) if name != path.name]
+    if suffix != ".json":
+        return []
+    from sizeup.formats.quantization_config import quantization_file
 
     quantization = quantization_file(path)
-    if quantization is not None:
-        return [quantization.name]
-    is_onnx = path.suffix.lower() == ".onnx"
-    return [name for name in external_files(path) if name != path.name] if is_onnx else []
+    return [] if quantization is None else [quantization.name]
 
 
 def _external_digest(path: Path, name: str) -> str:

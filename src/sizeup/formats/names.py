@@ -27,6 +27,11 @@ def is_code(source: str) -> bool:
     return looks_like_code(source) and not os.path.lexists(source)
 
 
+def is_language_model(source: str) -> bool:
+    """Whether a name is a .gguf or .json file, which no other model is without the prefix `hf:`."""
+    return Path(source).suffix.lower() in (".json", ".gguf") and not source.startswith("hf:")
+
+
 def check_regular(path: Path, name: str = "") -> None:
     """Raises LoadError for folders, pipes and devices; missing files pass."""
     if exists(path) and not is_file(path):

@@ -23,30 +23,24 @@ from types import MappingProxyType
 from typing import Any
 
 from sizeup.errors import TargetError
-from sizeup.files import read_problem, read_settings
 from sizeup.language_models.prices import Price, price_of
-from sizeup.settings import parse_toml
-from sizeup.targets import BUILT_IN, Catalog, Device, current_catalog
+from sizeup.targets import Catalog, Device, current_catalog
+from sizeup.targets.cluster_names import FILE, FOLDER, LINKS, content_of, shipped_names
 from sizeup.targets.names import suggestion
 from sizeup.targets.quantities import BANDWIDTH, TIME, Quantity
 from sizeup.targets.table import Table
 from sizeup.units import quoted
 
-FOLDER = BUILT_IN / "clusters"
 MOST_DEVICES = 16_384
 """The largest number of devices in a cluster."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 # GDDR6 boards with ECC in the memory itself, on by default: PyTorch reports 22.0 of 24 GiB on an L4
 # (https://github.com/ArcInstitute/evo2/issues/190), 44.4 of 48 on an L40 (.../QwenLM/Qwen3-VL/issues/2097).
 _INLINE_ECC = ("a10", "a40", "l4", "l40s", "t4")
-_LINKS = "links"  # the file of shipped links
 _MOST_LINKS = 100  # in a file
 _COUNT = r"([0-9]{1,9}) ?[xX] ?"
 _TARGET = re.compile(rf"(?:{_COUNT})?(?:{_COUNT})?([^/]+)(?:/([^/]+))?")
-_FILE = re.compile(r"(.+\.toml)(?:/([^/]+))?")
 _SIZE = re.compile(r"[0-9]{1,6}")
-_COUNTED = re.compile(r"[0-9]+ ?[xX] ?.+")
-_ENGINES = ("sglang", "trtllm", "llamacpp")  # that serve language models alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +119,6 @@ def _bandwidth(link: Link | None) -> float | None:
     return None if link is None else link.bytes_per_second
 
 
-def is_cluster(target: str | None, folder: Path | None = None) -> bool:
-    """Whether a target is a cluster (a file: relative to `folder`) or an engine of language models alone."""
-    stripped = (target or "").strip()
-    file = _FILE.fullmatch(stripped)
-    if file is not None:
-        return file[2] in _ENGINES or _is_cluster_file(Path(folder or "", file[1]))
-    name, _, engine = stripped.partition("/")
-    return bool(_COUNTED.fullmatch(name)) or name.casefold() in _shipped_names() or engine in _ENGINES
-
-
-def _is_cluster_file(path: Path) -> bool:
-    try:
-        return "cluster" in _top(path).values
-    except TargetError:  # reported by whatever reads the file as a target
-        return False
-
-
 def cluster(text: str, folder: Path | None = None) -> tuple[Cluster, str]:
     """The cluster of a target, and the name of its engine; the name is empty if the text has none.
 
@@ -151,7 +128,7 @@ def cluster(text: str, folder: Path | None = None) -> tuple[Cluster, str]:
     if not isinstance(text, str):
         raise TargetError(f"target is {quoted(text)}; give a text such as 8xh100/vllm")
     stripped = text.strip()
-    file = _FILE.fullmatch(stripped)
+    file = FILE.fullmatch(stripped)
     if file is not None:
         return read_cluster(Path(folder or "", file[1])), file[2] or ""
     match = _TARGET.fullmatch(stripped)
@@ -218,7 +195,7 @@ def _check_devices(counts: list[int], text: str) -> None:
 
 @cache
 def _shipped_links() -> dict[str, Link]:
-    return _links(_top(FOLDER / f"{_LINKS}.toml"))
+    return _links(content_of(FOLDER / f"{LINKS}.toml"))
 
 
 def shipped_clusters() -> Mapping[str, Cluster]:
@@ -228,12 +205,7 @@ def shipped_clusters() -> Mapping[str, Cluster]:
 
 @lru_cache(maxsize=1)
 def _shipped_with(_: Catalog) -> Mapping[str, Cluster]:
-    return MappingProxyType({name: read_cluster(FOLDER / f"{name}.toml") for name in _shipped_names()})
-
-
-@cache
-def _shipped_names() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != _LINKS))
+    return MappingProxyType({name: read_cluster(FOLDER / f"{name}.toml") for name in shipped_names()})
 
 
 def read_cluster(path: str | Path) -> Cluster:
@@ -241,7 +213,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
     Raises TargetError if the file cannot be read or its content is invalid.
     """
-    top = _top(Path(path))
+    top = content_of(Path(path))
     if "node" in top.values:
         top.check_keys(("cluster", "node", "network", "links"))
     head = top.table("cluster")
@@ -265,16 +237,6 @@ def read_cluster(path: str | Path) -> Cluster:
         price=_price(head),
         note=head.text("note", ""),
     )
-
-
-def _top(path: Path) -> Table:
-    try:
-        content = parse_toml(read_settings(path))
-    except OSError as error:
-        raise TargetError(f"{path}: {read_problem(error)}") from None
-    except ValueError as error:
-        raise TargetError(f"{path}: not a TOML file: {error}") from None
-    return Table(content, str(path), "top level", {})
 
 
 def _node_groups(top: Table, links: Mapping[str, Link]) -> tuple[int, Device, int, Link | None]:

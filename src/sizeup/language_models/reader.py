@@ -116,11 +116,6 @@ def read(source: str | os.PathLike[str], weights: str | None = None) -> Architec
     return architecture if sizes is None else with_stored_bytes(architecture, sizes)
 
 
-def is_configuration(model: str) -> bool:
-    """Whether a model is a .gguf or .json file, which no other model is without the prefix `hf:`."""
-    return Path(model).suffix.lower() in (".json", gguf.SUFFIX) and not model.startswith(_PREFIX)
-
-
 def checkpoint_digest(path: Path) -> str:
     """A digest of all that `read` reads of a checkpoint: a config.json or its folder, or a .gguf file.
 

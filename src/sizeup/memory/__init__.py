@@ -1,15 +1,20 @@
 """Liveness, schedules and memory plans."""
 
-from sizeup.memory.check import check_offsets, check_schedule
-from sizeup.memory.converted import folded, in_integers
-from sizeup.memory.cuda_usage import DeviceMemory, device_memory
-from sizeup.memory.in_place_bounds import ActivationBounds, activation_bounds
-from sizeup.memory.liveness import Buffers, buffer_liveness, initial_tensors, tensor_bytes
-from sizeup.memory.memory_plan import MemoryPlan, best_memory_plan
+from typing import TYPE_CHECKING
+
+from sizeup.lazy import lazy_names
 from sizeup.memory.overview import Overview, overview, tflm_arena, unsupported_reason
-from sizeup.memory.schedule import Progress, best_schedule
-from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of
 from sizeup.memory.usage import LiveBreakdown, LiveTensor, LiveTensors, Usage, live_breakdown, usage
+
+if TYPE_CHECKING:
+    from sizeup.memory.check import check_offsets, check_schedule
+    from sizeup.memory.converted import folded, in_integers
+    from sizeup.memory.cuda_usage import DeviceMemory, device_memory
+    from sizeup.memory.in_place_bounds import ActivationBounds, activation_bounds
+    from sizeup.memory.liveness import Buffers, buffer_liveness, initial_tensors, tensor_bytes
+    from sizeup.memory.memory_plan import MemoryPlan, best_memory_plan
+    from sizeup.memory.schedule import Progress, best_schedule
+    from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of
 
 __all__ = [
     "ActivationBounds",
@@ -42,3 +47,45 @@ __all__ = [
     "unsupported_reason",
     "usage",
 ]
+
+# Functions of the same name as their module are imported at once.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "check": (
+            "check_offsets",
+            "check_schedule",
+        ),
+        "converted": (
+            "folded",
+            "in_integers",
+        ),
+        "cuda_usage": (
+            "DeviceMemory",
+            "device_memory",
+        ),
+        "in_place_bounds": (
+            "ActivationBounds",
+            "activation_bounds",
+        ),
+        "liveness": (
+            "Buffers",
+            "buffer_liveness",
+            "initial_tensors",
+            "tensor_bytes",
+        ),
+        "memory_plan": (
+            "MemoryPlan",
+            "best_memory_plan",
+        ),
+        "schedule": (
+            "Progress",
+            "best_schedule",
+        ),
+        "schedule_problem": (
+            "Schedule",
+            "ScheduleProblem",
+            "problem_of",
+        ),
+    },
+)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sizeup.dtypes import DType
 from sizeup.errors import Incomplete, InvalidPlan, LimitReached
 from sizeup.graph import Graph
-from sizeup.memory.cuda_usage import DeviceMemory, device_memory
-from sizeup.memory.schedule import best_schedule
-from sizeup.memory.schedule_problem import problem_of
 from sizeup.memory.tflm import FIRMWARE, Build, MicroArena, arena
 from sizeup.memory.usage import Usage, usage
+
+if TYPE_CHECKING:
+    from sizeup.memory.cuda_usage import DeviceMemory
 
 # Reports must be deterministic: the search is limited by states, not by time.
 _MAX_OPS = 500
@@ -68,6 +69,8 @@ def overview(
     memory_usage = usage(graph, precision=precision, use_recorded_run=True, on_gpu=on_gpu)
     allocator = None
     if blas_workspace_bytes is not None and not memory_usage.unknown_sizes:
+        from sizeup.memory.cuda_usage import device_memory
+
         allocator = device_memory(
             graph, memory_usage.buffers, precision=precision, blas_workspace_bytes=blas_workspace_bytes
         )
@@ -75,6 +78,9 @@ def overview(
     refused = unsupported_reason(graph, arena, firmware)
     if graph.format not in _REORDERABLE or len(graph.ops) > _MAX_OPS or memory_usage.unknown_sizes:
         return Overview(memory_usage, None, None, None, arena, refused, word_bits, allocator)
+    from sizeup.memory.schedule import best_schedule
+    from sizeup.memory.schedule_problem import problem_of
+
     problem = problem_of(graph, precision=precision)
     schedule = best_schedule(problem, time_limit=math.inf, max_states=_MAX_STATES)
     return Overview(

@@ -13,7 +13,6 @@ import numpy as np
 
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, RecordedRun
-from sizeup.memory import cuda_workspaces, torch_workspaces
 from sizeup.memory.liveness import Buffers, Column, buffer_liveness, is_scratch, size_is_known, tensor_bytes
 from sizeup.ops import cost_rule_of
 
@@ -88,6 +87,8 @@ def usage(
     unmodeled_ops = _unmodeled(graph)
     if use_recorded_run and graph.recorded_run is not None:
         run = replace(graph.recorded_run, device=_GPU) if on_gpu else graph.recorded_run
+        from sizeup.memory import cuda_workspaces, torch_workspaces
+
         kernels = cuda_workspaces if run.device == _GPU else torch_workspaces
         buffers = _recorded_buffers(graph, run, kernels.workspaces(graph, run, precision), precision)
         unmodeled_ops += kernels.unmodeled(graph, run)

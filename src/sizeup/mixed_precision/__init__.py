@@ -1,8 +1,8 @@
 """Mixed precision: which dtypes fit per layer, precision maps, assignments under budgets, and sensitivity."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sizeup.lazy import lazy_names
 from sizeup.mixed_precision.assign import assign
 from sizeup.mixed_precision.layers import Layer, layers, match_layers
 from sizeup.mixed_precision.precision_map import PrecisionSpec, apply_precision, is_precision_map
@@ -45,16 +45,12 @@ __all__ = [
 ]
 
 # Imported on first use: only measurements need them, and every analysis imports this package.
-_LAZY = {
-    "losses": ("Losses",),
-    "measurement": ("Bench", "MeasurementOptions", "bench", "measure_assignment", "sensitivity"),
-    "simulation": ("Simulation",),
-    "table": ("Baseline", "Sensitivity", "SensitivityTable", "table_from"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _LAZY.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "losses": ("Losses",),
+        "measurement": ("Bench", "MeasurementOptions", "bench", "measure_assignment", "sensitivity"),
+        "simulation": ("Simulation",),
+        "table": ("Baseline", "Sensitivity", "SensitivityTable", "table_from"),
+    },
+)

@@ -1,7 +1,8 @@
 """Runs and times models in real runtimes, each in a worker."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sizeup.lazy import lazy_names
 
 if TYPE_CHECKING:
     from sizeup.runtimes.inference import Inference, infer_once
@@ -53,21 +54,17 @@ __all__ = [
 ]
 
 # Modules of the names; loaded on first use, so that a worker loads only what it runs.
-_MODULES = {
-    "inference": ("Inference", "infer_once"),
-    "process": ("RUNTIMES", "Arena", "Run", "run"),
-    "profiles": ("Profile", "read_profile"),
-    "source": ("RunSpec", "check_sample_memory", "random_samples", "time_source"),
-    "timing": (
-        *("ROUNDS", "TIMED_RUNTIMES", "TURN", "Kernel", "Timing", "TimingOptions"),
-        *("TurnProgress", "TurnTimes", "time_model", "time_series"),
-    ),
-    "vela": ("Compilation", "CpuOperator", "NpuOperator", "VelaOptions", "compile_for_npu"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "inference": ("Inference", "infer_once"),
+        "process": ("RUNTIMES", "Arena", "Run", "run"),
+        "profiles": ("Profile", "read_profile"),
+        "source": ("RunSpec", "check_sample_memory", "random_samples", "time_source"),
+        "timing": (
+            *("ROUNDS", "TIMED_RUNTIMES", "TURN", "Kernel", "Timing", "TimingOptions"),
+            *("TurnProgress", "TurnTimes", "time_model", "time_series"),
+        ),
+        "vela": ("Compilation", "CpuOperator", "NpuOperator", "VelaOptions", "compile_for_npu"),
+    },
+)

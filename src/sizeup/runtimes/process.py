@@ -18,7 +18,6 @@ import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed, WorkerFailed
 from sizeup.files import is_file
-from sizeup.formats.onnx.external_data import check_external_files
 from sizeup.workers import RAISED, TIMED_OUT, Supervisor
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -175,6 +174,8 @@ def _checked_path(runtime: str, model: str | os.PathLike[str]) -> Path:
     """The path of a model file; raises if it refers to data outside its folder, which runtimes would open."""
     path = Path(model).absolute()
     if runtime == "ort" and is_file(path):
+        from sizeup.formats.onnx.external_data import check_external_files
+
         check_external_files(path)
     return path
 

@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sizeup.formats.names import is_language_model
 from sizeup.language_models.cache import CACHE_BITS
-from sizeup.language_models.clusters import Cluster, cluster, is_cluster
+from sizeup.language_models.clusters import Cluster, cluster
 from sizeup.language_models.deployment import INPUT, MOST_SEQUENCES, MOST_TOKENS, OUTPUT
 from sizeup.language_models.engines import server_engine
 from sizeup.language_models.modules import WEIGHT_PRECISIONS
-from sizeup.language_models.reader import is_configuration
 from sizeup.sweeps.points import DEFAULT_LAYOUT, Point, ServingPoint
 from sizeup.sweeps.schema import STORED
+from sizeup.targets.cluster_names import is_cluster
 from sizeup.targets.table import Table
 from sizeup.units import quoted
 
@@ -49,7 +50,7 @@ def is_of_language_models(
     table: Table, targets: Sequence[str], folder: Path, models: Sequence[str] = ()
 ) -> bool:
     """Whether a table sets a key of language models, one of its targets is a cluster, or all models are."""
-    if models and targets and all(map(is_configuration, models)):
+    if models and targets and all(map(is_language_model, models)):
         return True
     return any(key in table.values for key in (*KEYS, *POINT_KEYS)) or any(
         is_cluster(text, folder) for text in targets

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sizeup.formats.tflite.read import load
-from sizeup.symbolic import SymbolicGraph
+
+if TYPE_CHECKING:
+    from sizeup.symbolic import SymbolicGraph
 
 __all__ = ["load", "load_symbolic"]
 

@@ -1,12 +1,17 @@
 """TFLite Micro's arena: the planned head and the persistent tail."""
 
+from typing import TYPE_CHECKING
+
+from sizeup.lazy import lazy_names
 from sizeup.memory.tflm.arena import MicroArena, Scratch, arena
-from sizeup.memory.tflm.before_conversion import Conversions, ConvertedArena
-from sizeup.memory.tflm.conversion import Conversion, conversion_of, unlisted_operators
-from sizeup.memory.tflm.esp_nn import chip_of, largest_scratch_bytes
-from sizeup.memory.tflm.head import HeadBuffers, Owner, head_buffers
-from sizeup.memory.tflm.layout import FIRMWARE, Build, firmwares
-from sizeup.memory.tflm.subgraphs import leftover_bytes
+
+if TYPE_CHECKING:
+    from sizeup.memory.tflm.before_conversion import Conversions, ConvertedArena
+    from sizeup.memory.tflm.conversion import Conversion, conversion_of, unlisted_operators
+    from sizeup.memory.tflm.esp_nn import chip_of, largest_scratch_bytes
+    from sizeup.memory.tflm.head import HeadBuffers, Owner, head_buffers
+    from sizeup.memory.tflm.layout import FIRMWARE, Build, firmwares
+    from sizeup.memory.tflm.subgraphs import leftover_bytes
 
 __all__ = [
     "FIRMWARE",
@@ -27,3 +32,34 @@ __all__ = [
     "leftover_bytes",
     "unlisted_operators",
 ]
+
+# `arena` is imported at once: it has the name of its module.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "before_conversion": (
+            "Conversions",
+            "ConvertedArena",
+        ),
+        "conversion": (
+            "Conversion",
+            "conversion_of",
+            "unlisted_operators",
+        ),
+        "esp_nn": (
+            "chip_of",
+            "largest_scratch_bytes",
+        ),
+        "head": (
+            "HeadBuffers",
+            "Owner",
+            "head_buffers",
+        ),
+        "layout": (
+            "FIRMWARE",
+            "Build",
+            "firmwares",
+        ),
+        "subgraphs": ("leftover_bytes",),
+    },
+)

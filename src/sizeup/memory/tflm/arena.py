@@ -10,7 +10,6 @@ from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph, Tensor
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
-from sizeup.memory.overlap_packing import overlapping_buffers
 from sizeup.memory.tflm.caveats import caveats
 from sizeup.memory.tflm.head import ONLINE, HeadBuffers, head_buffers, place_greedily
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE, Build
@@ -91,9 +90,12 @@ def arena(
     is_online = [(owner.subgraph, owner.tensor) not in offline for owner in head_plan.owners]
     _check(buffers, placed, [not overlap or online for online in is_online])
     unknown = _unknown_kernels(graphs, firmware)
+    shared: set[int] = set()
     if offline:
+        from sizeup.memory.overlap_packing import overlapping_buffers
+
         check_plan(graphs, head_plan, placed)
-    shared = overlapping_buffers(buffers, placed) if offline else set()
+        shared = overlapping_buffers(buffers, placed)
     is_verified = not any(map(npu_operands, graphs))
     head = _end(head_plan, placed)
     tail_64 = tail_32 = arena_64 = arena_32 = None

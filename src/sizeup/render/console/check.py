@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled, print_rows
-from sizeup.render.console.npu import npu_lines
 from sizeup.render.console.remedies import render_remedies
 from sizeup.render.vocabulary import (
     MOST_NAMED,
@@ -341,6 +340,8 @@ def details(check: Check) -> Iterator[Finding]:
             suffix = "" if limit.is_applicable else f"; {NOT_APPLICABLE}"
             yield Finding(title(limit), f"{limit.format(expected)} ({span}){suffix}")
     if check.npu is not None and (check.npu.is_known or check.npu.compilation is not None):
+        from sizeup.render.console.npu import npu_lines
+
         yield from (Finding(label, text) for label, text in npu_lines(check.npu))
     tensors = check.peak_tensors if check.npu is None else ()
     if tensors and any(item.name in _MEMORIES for item in check.limits):

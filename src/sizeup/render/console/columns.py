@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -13,8 +14,10 @@ from sizeup import units
 from sizeup.errors import SizeupError
 from sizeup.render.vocabulary import NOTHING, UNKNOWN
 from sizeup.results.rows import BOUND_LABELS
-from sizeup.results.table import By, Entry, Table
 from sizeup.units import printable
+
+if TYPE_CHECKING:
+    from sizeup.results.table import By, Entry, Table
 
 
 @dataclass(frozen=True, slots=True)
