@@ -15,11 +15,11 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
 
     No name may be that of a module of the package: Python sets that one when it imports the module.
     """
-    places = {name: module for module, names in modules.items() for name in names}
+    modules_by_name = {name: module for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:
-        if name not in places:
+        if name not in modules_by_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{places[name]}"), name)
+        return getattr(import_module(f"{package}.{modules_by_name[name]}"), name)
 
     return find

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import sizeup
-from sizeup.checks import npu as npu_checks
 from sizeup.errors import RunFailed
 from sizeup.memory.tflm.kernel_call import Call
 from sizeup.memory.tflm.kernels import ETHOS_U_KERNEL
@@ -246,7 +245,8 @@ def test_a_compilation_beyond_its_time_limit_is_undetermined(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(npu_checks, "compile_for_npu", functools.partial(compile_for_npu, seconds=0.01))
+    limited = functools.partial(compile_for_npu, seconds=0.01)
+    monkeypatch.setattr("sizeup.runtimes.vela.compile_for_npu", limited)
     check = sizeup.check(models / "tflm_hello_int8.tflite", "ethos-u55-128", ram="1 MiB", flash="1 MiB")
     assert check.fits is None
     assert all("took longer than 0.01 s" in item.unknown[0] and item.need is None for item in check.limits)
@@ -257,7 +257,7 @@ def test_a_compilation_beyond_its_memory_limit_is_undetermined(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     limited = functools.partial(compile_for_npu, memory_bytes=8 << 20)
-    monkeypatch.setattr(npu_checks, "compile_for_npu", limited)
+    monkeypatch.setattr("sizeup.runtimes.vela.compile_for_npu", limited)
     check = sizeup.check(models / "tflm_hello_int8.tflite", "ethos-u55-128", ram="1 MiB", flash="1 MiB")
     assert check.fits is None
     assert all("takes more than 8.00 MiB" in item.unknown[0] and item.need is None for item in check.limits)

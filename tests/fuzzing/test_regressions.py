@@ -597,3 +597,19 @@ def test_a_setting_with_a_null_character_is_no_file_of_the_budgets(tmp_path: Pat
         read_budgets(path).setting("a\0b")
     with pytest.raises(SizeupError):
         sizeup.check_budgets(path)
+
+
+def test_a_number_too_large_for_a_float_is_refused() -> None:
+    from sizeup.targets import quantities
+
+    with pytest.raises(ValueError, match="9"):
+        quantities.parse(f"{'9' * 400} GiB", quantities.SIZE)
+
+
+def test_a_table_of_times_with_a_lone_carriage_return_is_refused(tmp_path: Path) -> None:
+    from sizeup.calibration.calibrate import from_table
+
+    path = tmp_path / "times.csv"
+    path.write_bytes(b"a\rb\n")
+    with pytest.raises(SizeupError, match=r"times\.csv"):
+        from_table(path, None)

@@ -263,7 +263,8 @@ def build_check(
         origin = None if host_run.unsupported_reason else origin
     if fit is not None and fit.missing_operators and not is_over:
         origin = None  # nor does one add an operator
-    searched = origin if len(subject.graph.ops) <= MAX_OPERATORS else None
+    graphs = (subject.graph, *(subject.graph.other_graphs or ()))
+    searched = origin if sum(len(graph.ops) for graph in graphs) <= MAX_OPERATORS else None
     case = None if searched is None else Case(subject, limits, searched, evaluate_all)
     remedies = _remedies(case, time_limit) if case is not None and case.tight_limits else ()
     is_memory_over = any(limit.fits is False and limit.unit == "bytes" for limit in limits)

@@ -228,11 +228,11 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
     except (OSError, ValueError) as error:
         raise SizeupError(f"{path}: {read_problem(error)}") from error
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
-    names = [name.strip().lower() for name in reader.fieldnames or ()]
-    if "model" not in names:
-        raise SizeupError(f"{path}: no column named model; the first line must contain the column names")
-    reader.fieldnames = names
     try:
+        names = [name.strip().lower() for name in reader.fieldnames or ()]
+        if "model" not in names:
+            raise SizeupError(f"{path}: no column named model; the first line must contain the column names")
+        reader.fieldnames = names
         for row in reader:
             if any((value or "").strip() for key, value in row.items() if key is not None):
                 yield {key: (value or "").strip() for key, value in row.items() if key is not None}

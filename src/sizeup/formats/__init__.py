@@ -73,7 +73,7 @@ def load(
 
 
 def is_symbolic(source: Any) -> TypeGuard[SymbolicGraph]:
-    """Whether a source is a graph with symbolic dimensions; others need no import to tell."""
+    """Whether a source is a graph with symbolic dimensions; asking imports nothing."""
     module = sys.modules.get("sizeup.symbolic")
     return module is not None and isinstance(source, module.SymbolicGraph)
 

@@ -98,7 +98,10 @@ def parse(text: str, quantity: Quantity) -> float:
             f"{quoted(text)} is not {quantity.description} such as {quantity.example!r} (units: {known})"
         )
     number, scale = match["number"], quantity.scales[match["unit"]]
-    value = float(Fraction(number) * int(scale)) if quantity.is_whole else float(number) * scale
+    try:
+        value = float(Fraction(number) * int(scale)) if quantity.is_whole else float(number) * scale
+    except OverflowError:  # of integers; products of floats are infinite
+        value = math.inf
     return _plausible(value, text, quantity)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -33,6 +34,7 @@ _START = (
 # ONNX Runtime reports models to its vendor and stores an identifier of the machine. It reads these variables
 # when it is imported; the name changed between releases.
 _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1", "ORT_TELEMETRY_DISABLED": "1"}
+_NO_MEMORY = ("MemoryError:", f"OSError: [Errno {errno.ENOMEM}]")
 _MEMORY_WORDS = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
 
 
@@ -159,7 +161,7 @@ class Supervisor:
                 raise WorkerFailed(CRASHED, "answered what cannot be read") from error
             if "answer" in message:
                 return message["answer"]
-            if "raised" in message and self.memory_bytes and message["raised"].startswith("MemoryError:"):
+            if "raised" in message and self.memory_bytes and message["raised"].startswith(_NO_MEMORY):
                 raise self._out_of_memory()
             if "raised" in message:
                 raise WorkerFailed(RAISED, message["raised"])
