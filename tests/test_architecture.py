@@ -138,7 +138,7 @@ LAZY = ["checks", "memory", "memory.tflm", "mixed_precision", "runtimes"]
 def test_a_name_that_is_imported_on_first_use_is_that_of_its_module(package: str) -> None:
     """By the imports for type checkers next to it; none has the name of a module, which would hide it."""
     path = Path(sizeup.__file__).parent.joinpath(*package.split("."))
-    listed = {}
+    listed: dict[str, str | None] = {}
     for node in ast.walk(ast.parse((path / "__init__.py").read_text("utf-8"))):
         if isinstance(node, ast.If):
             for each in node.body:

@@ -7,7 +7,7 @@ import dataclasses
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,10 @@ import pytest
 
 from sizeup import targets
 from sizeup.errors import TargetError
+from sizeup.settings import parse_toml
 from sizeup.targets import target_files
+from sizeup.targets.catalog import FITS
+from sizeup.targets.target_files import BUILT_IN
 from timing import cpu_seconds
 
 DEVICES = targets.Catalog((targets.BUILT_IN,)).devices()
@@ -192,3 +195,21 @@ def test_reading_all_files_costs_little_more_than_parsing_them() -> None:
         if ours <= 1.5 * theirs:
             break
     assert ours <= 1.5 * theirs
+
+
+@pytest.mark.parametrize(
+    "path", [*target_files.files_of(BUILT_IN), *FITS.glob("*.toml")], ids=lambda path: str(path.stem)
+)
+def test_tables_that_are_parsed_one_by_one_are_those_of_the_whole_file(path: Path) -> None:
+    whole = parse_toml(path.read_text("utf-8"))
+    common = whole.get("common", {})
+
+    def own(values: Mapping[str, Any]) -> str:
+        # The names are asked for first: they need no parsing.
+        named = [values.get(key) for key in ("name", "title", "aliases")]
+        items = [(key, values[key]) for key in values if common.get(key) != values[key]]
+        return repr((named, sorted(items)))
+
+    expected = [(kind, own(each)) for kind in target_files.KINDS for each in whole.get(kind, ())]
+    assert expected
+    assert sorted((kind, own(table.values)) for kind, table in target_files._tables(path)) == sorted(expected)
