@@ -49,6 +49,10 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "a huge file": (" " * (16 << 20) + "{}", "CorruptModel: .*larger than 16 MiB"),
     "many digits": (f'{{"model_type": "bert", "hidden_size": {"9" * 5000}}}', "CorruptModel: .*not JSON"),
     "half a surrogate": ({"model_type": "bert", "hidden_act": "\ud800"}, "CorruptModel: .*not valid Unicode"),
+    "no map of attributes": (
+        {"model_type": "segformer", "attribute_map": ["__class__"]},
+        "LoadError: ",
+    ),
     "architectures of numbers": ({"model_type": "bert", "architectures": [5]}, "CorruptModel: .*class names"),
     "architectures is text": ({"model_type": "bert", "architectures": "os"}, "CorruptModel: .*class names"),
     "another family's class": (

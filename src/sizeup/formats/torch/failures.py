@@ -144,9 +144,9 @@ def _is_raise(frame: FrameType, instruction: int) -> bool:
 
 def _module(frames: list[tuple[FrameType, int, int]]) -> str:
     """The path and the class of the innermost module that ran."""
-    modules = [
-        module for frame, _, _ in frames if isinstance(module := frame.f_locals.get("self"), torch.nn.Module)
-    ]
+    owners = [frame.f_locals.get("self") for frame, _, _ in frames]
+    # By the type: a configuration may fail if asked for its class.
+    modules: list[Any] = [each for each in owners if issubclass(type(each), torch.nn.Module)]
     if not modules:
         return ""
     path = ""
