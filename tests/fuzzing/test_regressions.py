@@ -613,3 +613,12 @@ def test_a_table_of_times_with_a_lone_carriage_return_is_refused(tmp_path: Path)
     path.write_bytes(b"a\rb\n")
     with pytest.raises(SizeupError, match=r"times\.csv"):
         from_table(path, None)
+
+
+@pytest.mark.extras
+def test_two_inputs_of_an_exported_program_with_one_name_are_refused() -> None:
+    pytest.importorskip("torch")
+    from sizeup.formats.torch.bound_sizes import BoundSizes, UserInput
+
+    with pytest.raises(SizeupError, match="one name"):
+        BoundSizes([UserInput("x", (2, 3)), UserInput("x", (2,))], None, {})

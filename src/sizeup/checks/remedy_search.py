@@ -101,6 +101,7 @@ def _fits(case: Case, subject: Subject) -> bool:
     )
 
 
+_RUN_SECONDS = 10.0
 _MOST_MACS = 50_000_000  # TFLite Micro's reference kernels run them in one or two seconds
 
 
@@ -117,7 +118,9 @@ def rewrite_remedies(case: Case, time_limit: float) -> Iterator[Remedy]:
         return  # a rewritten file has the same operators; only a stored memory plan is replaced
     is_tflite = file.suffix.lower() == ".tflite"
     verify = subject.cost.total_macs <= _MOST_MACS and _runtime(file).is_installed
-    options = OptimizeOptions(time_limit=time_limit, verify=verify, target=subject.target)
+    options = OptimizeOptions(
+        time_limit=time_limit, verify=verify, run_limit=_RUN_SECONDS, target=subject.target
+    )
     if case.needs_remedy(MEMORY):
         yield from _memory_remedies(case, options, file, is_tflite)
     if case.needs_remedy(STORED) and is_tflite and (subject.target is None or subject.target.runtime.micro):

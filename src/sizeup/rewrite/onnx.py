@@ -64,7 +64,7 @@ def optimize(
 def _find_verifier(graph: Graph, source: Path, options: OptimizeOptions) -> tuple[Verifier | None, list[str]]:
     if not options.verify:
         return None, [NOT_VERIFIED]
-    verifier, reasons = find_verifier(graph, source, ("ort",))
+    verifier, reasons = find_verifier(graph, source, ("ort",), options.run_limit)
     if verifier is None:
         reasons.append(NOT_VERIFIABLE)
     return verifier, reasons

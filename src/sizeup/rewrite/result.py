@@ -248,6 +248,9 @@ def _verification(verification: Verification | None) -> dict[str, Any] | None:
     }
 
 
+RUN_SECONDS = 600.0
+
+
 @dataclass(frozen=True, slots=True)
 class OptimizeOptions:
     """The changes to try, and the time limit of each search."""
@@ -263,6 +266,7 @@ class OptimizeOptions:
     split: bool = False  # execute segments in strips
     max_extra_macs: float = 0.05  # that strips may add, relative to the MACs of the file
     target: Target | None = None  # whose arena is to be smaller; None: that of the reference kernels
+    run_limit: float = RUN_SECONDS  # of one run of the model
 
 
 def without_unknown_peaks(

@@ -190,7 +190,7 @@ def _start(source: Model, content: bytes, graph: Graph, options: OptimizeOptions
         return _RewriteState(
             content, graph, None, None, notes, expected=predicted(graph, stored_plan(content))
         )
-    verifier, reasons = find_verifier(graph, source, ("tflm", "litert"))
+    verifier, reasons = find_verifier(graph, source, ("tflm", "litert"), options.run_limit)
     state = _RewriteState(content, graph, verifier, None if verifier is None else verifier.original)
     if verifier is None:
         state.notes = [*reasons, NOT_VERIFIABLE]

@@ -9,7 +9,7 @@ import numpy as np
 from sizeup.errors import MissingLibrary, RunFailed
 from sizeup.graph import Graph
 from sizeup.memory.schedule import peak_bytes
-from sizeup.rewrite.result import Deviation, Verification
+from sizeup.rewrite.result import RUN_SECONDS, Deviation, Verification
 from sizeup.runtimes import RUNTIMES, Run, check_sample_memory, random_samples, run
 from sizeup.runtimes.process import Model, Sample
 
@@ -23,8 +23,9 @@ _MAX_PEAK_BYTES = 2 << 30
 class Verifier:
     """Runs files on the same samples in the first runtime that runs the original."""
 
-    def __init__(self, runtime: str, samples: Sequence[Sample], original: Run) -> None:
+    def __init__(self, runtime: str, samples: Sequence[Sample], original: Run, seconds: float) -> None:
         self.runtime = runtime
+        self.seconds = seconds
         self.samples = samples
         self.original = original
 
@@ -35,11 +36,11 @@ class Verifier:
 
     def outputs(self, model: Model) -> Run:
         """Run a file on the samples; raises RunFailed if the runtime does not run it."""
-        return run(self.runtime, model, self.samples)
+        return run(self.runtime, model, self.samples, timeout=self.seconds)
 
     def load(self, model: Model) -> Run:
         """Load a file without running it, to get its arena."""
-        return run(self.runtime, model)
+        return run(self.runtime, model, timeout=self.seconds)
 
     def compare(self, result: Run, with_random_weights: int | None = None) -> Verification:
         """The comparison of a result with the original."""
@@ -49,8 +50,10 @@ class Verifier:
         )
 
 
-def find_verifier(graph: Graph, model: Model, runtimes: Sequence[str]) -> tuple[Verifier | None, list[str]]:
-    """The verifier of a model, and why the runtimes before it do not run the model.
+def find_verifier(
+    graph: Graph, model: Model, runtimes: Sequence[str], seconds: float = RUN_SECONDS
+) -> tuple[Verifier | None, list[str]]:
+    """The verifier of a model, and why the runtimes before it do not run the model within a limit of seconds.
 
     None if no runtime runs it. Raises MissingLibrary if none of them is installed.
     """
@@ -62,9 +65,9 @@ def find_verifier(graph: Graph, model: Model, runtimes: Sequence[str]) -> tuple[
     reasons: list[str] = []
     missing: list[MissingLibrary] = []
     for runtime in runtimes:
-        outcome = _try_run(runtime, model, samples)
+        outcome = _try_run(runtime, model, samples, seconds)
         if isinstance(outcome, Run):
-            return Verifier(runtime, samples, outcome), reasons
+            return Verifier(runtime, samples, outcome, seconds), reasons
         reasons.append(str(outcome))
         missing += [outcome] if isinstance(outcome, MissingLibrary) else []
     if len(missing) == len(runtimes):
@@ -82,9 +85,11 @@ def _check_memory(graph: Graph) -> None:
     check_sample_memory(graph, graph.outputs, SAMPLES, "outputs")
 
 
-def _try_run(runtime: str, model: Model, samples: Sequence[Sample]) -> Run | MissingLibrary | RunFailed:
+def _try_run(
+    runtime: str, model: Model, samples: Sequence[Sample], seconds: float
+) -> Run | MissingLibrary | RunFailed:
     try:
-        return run(runtime, model, samples)
+        return run(runtime, model, samples, timeout=seconds)
     except (MissingLibrary, RunFailed) as error:
         return error
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import torch
 
-from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
+from sizeup.errors import CorruptModel, LoadError, SymbolicDimension, UnboundDimension
 from sizeup.formats.torch.inputs import is_shape, plain_shape
 from sizeup.formats.torch.size_expressions import SizeExpression
 
@@ -38,6 +38,9 @@ class BoundSizes:
     def __init__(self, user_inputs: Sequence[UserInput], inputs: Any, bind: Mapping[str, int]) -> None:
         self.symbols: dict[str, Any] = {}
         self._bind = bind
+        names = [user_input.name for user_input in user_inputs]
+        if len(set(names)) < len(names):
+            raise CorruptModel(f"two inputs have one name: {', '.join(map(repr, names))}")
         self._shapes = _requested_shapes(
             [user_input.name for user_input in user_inputs if user_input.sizes is not None], inputs
         )
