@@ -217,24 +217,30 @@ def _space_to_depth(node: Node, data: Shape) -> Shape | int:
     return data[0], data[1] // block, data[2] // block, data[3] * block**2
 
 
-def _space_to_batch(node: Node, data: Shape) -> Shape | None:
-    blocks, borders = _integers(node, 1), _integers(node, 2)
-    if not blocks or borders is None or len(borders) != 2 * len(blocks) or min(blocks) <= 0:
+def _blocks(node: Node, data: Shape) -> list[tuple[int, int, int]] | None:
+    """The side, the block and the border or the cut of each axis that a block divides."""
+    blocks, margins = _integers(node, 1), _integers(node, 2)
+    if not blocks or margins is None or len(margins) != 2 * len(blocks) or min(blocks) <= 0:
         return None
-    count = len(blocks)
-    pairs = zip(data[1 : count + 1], borders[::2], borders[1::2], blocks, strict=False)
-    sides = [(side + before + after) // block for side, before, after, block in pairs]
-    return (data[0] * math.prod(blocks), *sides, *data[count + 1 :]) if len(sides) == count else None
+    totals = map(sum, zip(margins[::2], margins[1::2], strict=True))
+    axes = list(zip(data[1:], blocks, totals, strict=False))
+    return axes if len(axes) == len(blocks) else None
+
+
+def _space_to_batch(node: Node, data: Shape) -> Shape | None:
+    axes = _blocks(node, data)
+    if axes is None:
+        return None
+    sides = [(side + border) // block for side, block, border in axes]
+    return (data[0] * math.prod(block for _, block, _ in axes), *sides, *data[len(axes) + 1 :])
 
 
 def _batch_to_space(node: Node, data: Shape) -> Shape | None:
-    blocks, borders = _integers(node, 1), _integers(node, 2)
-    if not blocks or borders is None or len(borders) != 2 * len(blocks) or min(blocks) <= 0:
+    axes = _blocks(node, data)
+    if axes is None:
         return None
-    count = len(blocks)
-    pairs = zip(data[1 : count + 1], borders[::2], borders[1::2], blocks, strict=False)
-    sides = [side * block - before - after for side, before, after, block in pairs]
-    return (data[0] // math.prod(blocks), *sides, *data[count + 1 :]) if len(sides) == count else None
+    sides = [side * block - cut for side, block, cut in axes]
+    return (data[0] // math.prod(block for _, block, _ in axes), *sides, *data[len(axes) + 1 :])
 
 
 def _unpacked(node: Node, data: Shape) -> list[Shape] | int:
