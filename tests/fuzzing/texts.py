@@ -220,7 +220,12 @@ def _value(value: Any) -> str:
 
 def json_text(tree: Any) -> str:
     """JSON text; what JSON lacks becomes the nearest that it has."""
-    return json.dumps(tree, default=_plain)
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)  # numbers of any length are written, whatever may be read
+    try:
+        return json.dumps(tree, default=_plain)
+    finally:
+        sys.set_int_max_str_digits(limit)
 
 
 def _plain(value: Any) -> Any:
