@@ -126,7 +126,10 @@ def _move(files: _Files, name: str, random: Random) -> None:
 
 def _generation(files: _Files, name: str, random: Random) -> None:
     """Another current generation: outside the store, of no text, or of no file."""
-    current = json.loads(_unpacked(files[name]) or b"{}") if random.random() < 0.9 else {}
+    current: Any = {}
+    if random.random() < 0.9:
+        with contextlib.suppress(ValueError):  # an earlier change may have made it no JSON
+            current = json.loads(_unpacked(files[name]))
     names = (f"../../{_OUTSIDE}", f"../{_OUTSIDE}", "..", "", ".", "[", "*", "?" * 16, *TEXTS)
     if random.random() < 0.6 and isinstance(current, dict):
         current["generation"] = random.choice((*names, anything(random)))
