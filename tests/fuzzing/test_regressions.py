@@ -622,3 +622,15 @@ def test_two_inputs_of_an_exported_program_with_one_name_are_refused() -> None:
 
     with pytest.raises(SizeupError, match="one name"):
         BoundSizes([UserInput("x", (2, 3)), UserInput("x", (2,))], None, {})
+
+
+@pytest.mark.extras
+def test_a_table_of_a_store_with_two_columns_of_one_name_is_damaged(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    from sizeup.sweeps.store import Store
+
+    column = pyarrow.array(["a"])
+    parquet.write_table(pyarrow.table([column] * 3, names=["key", "model", "model"]), tmp_path / "t.parquet")
+    with pytest.raises(SizeupError, match="two columns of one name"):
+        list(Store(tmp_path).read(["t.parquet"]))

@@ -133,6 +133,8 @@ class Store:
             raise self.damage_error(name, reason) from error
         if not set(columns or ("model",)) <= set(table.column_names):
             raise self.damage_error(name, "not a table of a sweep")
+        if len(set(table.column_names)) < len(table.column_names):
+            raise self.damage_error(name, "two columns of one name")
         return conformed(table) if columns is None and "key" in table.column_names else table
 
     def statuses(self, names: Iterable[str]) -> dict[str, str]:
