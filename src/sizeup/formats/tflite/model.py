@@ -24,7 +24,7 @@ from sizeup.formats.tflite.schema import (
     operator_names,
     schema,
 )
-from sizeup.formats.tflite.shapes import DynamicShapes, contradiction, recomputed
+from sizeup.formats.tflite.shapes import DynamicShapes, mismatch
 from sizeup.formats.tflite.tensors import TensorReader
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
 from sizeup.ops import OpRule, cost_rule_of, op_kind_of
@@ -198,15 +198,15 @@ def _check_recorded_shapes(model: Model, node: Node) -> None:
 
     Those that only some runtimes replace remain, with a note.
     """
-    computed = contradiction(node)
-    other = computed or recomputed(node)
-    if not other:
+    computed, is_contradiction = mismatch(node)
+    if not computed:
         return
     name = node.tensors[node.outputs[0]].name
-    if not computed:
-        model.recomputed.append(f"LiteRT computes {other} as recorded in the file ({node.source} {name!r})")
+    text = f"computes {computed} as recorded in the file"
+    if not is_contradiction:
+        model.recomputed.append(f"LiteRT {text} ({node.source} {name!r})")
         return
-    model.note(f"{node.source} {name!r} computes {computed} as recorded in the file: not counted")
+    model.note(f"{node.source} {name!r} {text}: not counted")
     for identity in node.outputs:
         node.tensors[identity] = replace(node.tensors[identity], shape=None)
 

@@ -33,11 +33,12 @@ def inferred_shape(node: Node) -> Shape | None:
     return computed[0] if isinstance(computed, list) and computed else None
 
 
-def needed_shapes(node: Node) -> list[Shape] | int | None:
-    """What of `computed_shapes` holds in any runtime; None if TFLite Micro writes as much as is on record."""
+def needed_shapes(node: Node, computed: list[Shape] | int | None) -> list[Shape] | int | None:
+    """What of computed shapes holds in any runtime; None if TFLite Micro writes as much as is on record."""
     if node.source in _EXACT or _is_elementwise(node):
-        return computed_shapes(node)
-    computed = computed_shapes(node) if node.source in _SAME_ELEMENTS else None
+        return computed
+    if node.source not in _SAME_ELEMENTS:
+        return None
     return sum(map(math.prod, computed)) if isinstance(computed, list) else computed
 
 

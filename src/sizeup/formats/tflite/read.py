@@ -66,7 +66,7 @@ def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> G
     graph = model.graph(0)
     recomputed = _first(model.recomputed)
     for text in recomputed:
-        model.note(f"{text}, which TFLite Micro uses: counted as recorded")
+        model.note(f"{text}: counted as recorded")
     names = _signature_names(model)
     _note_uncalled_subgraphs(model)
     for file in model.constants.files:

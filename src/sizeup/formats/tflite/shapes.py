@@ -54,22 +54,24 @@ class DynamicShapes:
         return data is not None and data.role not in ("buffer", "scratch")
 
 
-def contradiction(node: Node) -> str:
-    """How an operator's recorded outputs contradict its work, in any runtime; empty if they do not."""
-    shapes = _recorded(node)
-    return _difference(needed_shapes(node), shapes) if shapes else ""
+def mismatch(node: Node) -> tuple[str, bool]:
+    """What an operator computes instead of its recorded outputs, and whether in any runtime.
 
-
-def recomputed(node: Node) -> str:
-    """What LiteRT makes instead of the recorded outputs; empty if it is the same, or not known.
-
-    TFLite Micro's kernels use the recorded shapes and dtypes.
+    LiteRT computes all shapes and some dtypes anew; TFLite Micro's kernels use the record, unless it
+    contradicts their work. Empty if both are the same, or not known.
     """
     shapes = _recorded(node)
     if not shapes:
-        return ""
+        return "", False
+    computed = computed_shapes(node)
+    if text := _difference(needed_shapes(node, computed), shapes):
+        return text, True
+    return _recomputed(node, shapes) or _difference(computed, shapes), False
+
+
+def _recomputed(node: Node, shapes: list[Shape]) -> str:
     for body in node.bodies:
-        problem = _mismatch(node, body)
+        problem = _body_mismatch(node, body)
         if problem:
             return problem
     if node.has_dynamic_output:
@@ -77,7 +79,7 @@ def recomputed(node: Node) -> str:
     dtype = computed_dtype(node)
     dtypes = [node.tensors[identity].dtype.name for identity in node.outputs]
     wrong = [name for name in dtypes if dtype not in (None, name)]
-    return f"{dtype} values, not {wrong[0]}" if wrong else _difference(computed_shapes(node), shapes)
+    return f"{dtype} values, not {wrong[0]}" if wrong else ""
 
 
 def _recorded(node: Node) -> list[Shape]:
@@ -100,7 +102,7 @@ def _difference(computed: list[Shape] | int | None, recorded: list[Shape]) -> st
 _TESTED = frozenset({"IF", "STABLEHLO_CASE"})  # the first input selects a body
 
 
-def _mismatch(node: Node, body: Body) -> str:
+def _body_mismatch(node: Node, body: Body) -> str:
     """How the ends of a subgraph differ from what is passed: LiteRT passes on all shapes that it computes."""
     graph = body.graph
     passed = node.inputs[1:] if node.source in _TESTED else node.inputs
