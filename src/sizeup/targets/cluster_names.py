@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 
 from sizeup.errors import TargetError
-from sizeup.files import read_problem, read_settings
+from sizeup.files import read_settings
 from sizeup.settings import parse_toml
 from sizeup.targets.table import Table
-from sizeup.targets.target_files import BUILT_IN
+from sizeup.targets.target_files import BUILT_IN, toml_errors
 
 FOLDER = BUILT_IN / "clusters"
 LINKS = "links"  # the file of shipped links
@@ -44,10 +44,6 @@ def shipped_names() -> tuple[str, ...]:
 
 def content_of(path: Path) -> Table:
     """The content of a file of clusters or links; raises TargetError if it cannot be read."""
-    try:
+    with toml_errors(path):
         content = parse_toml(read_settings(path))
-    except OSError as error:
-        raise TargetError(f"{path}: {read_problem(error)}") from None
-    except ValueError as error:
-        raise TargetError(f"{path}: not a TOML file: {error}") from None
     return Table(content, str(path), "top level", {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -109,10 +110,12 @@ def _shipped_tables(path: Path) -> Iterator[tuple[str, Table]]:
 
     A command needs a few of some 500 tables, and parsing all took a seventh of its time.
     """
-    text = read_settings(path)
-    headers = list(_HEADER.finditer(text))
-    starts = [header.start() for header in headers]
-    top = Table(parse_toml(text[: starts[0]], is_shipped=True), path.name, "top level", {})
+    with toml_errors(path):
+        text = read_settings(path)
+        headers = list(_HEADER.finditer(text))
+        starts = [header.start() for header in headers]
+        head = parse_toml(text[: starts[0]], is_shipped=True)
+    top = Table(head, path.name, "top level", {})
     sources, shared = _common(top)
     parts = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
     for header, part in zip(headers, parts, strict=True):
@@ -163,10 +166,17 @@ def _sources(top: Table) -> dict[str, str]:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    try:
+    with toml_errors(path, f"; {VARIABLE} names files and folders"):
         return parse_toml(read_settings(path))
+
+
+@contextmanager
+def toml_errors(path: Path, hint: str = "") -> Iterator[None]:
+    """Raises TargetError for a file that cannot be read, with a hint, or parsed."""
+    try:
+        yield
     except OSError as error:
-        raise TargetError(f"{path}: {read_problem(error)}; {VARIABLE} names files and folders") from None
+        raise TargetError(f"{path}: {read_problem(error)}{hint}") from None
     except ValueError as error:
         raise TargetError(f"{path}: not a TOML file: {error}") from None
 
