@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -121,8 +120,6 @@ def _more_devices(check: ServingCheck) -> Iterator[_Candidate]:
     for text in _larger_clusters(machines, _is_judged_on_several_nodes(check)):
         larger = replace(check, target=f"{text}/{check.deployment.engine.name}", layout=None)
         try:
-            if _total_bytes(larger.machines) < check.architecture.stored_bytes:
-                continue  # all weights are on some device, whatever the layout
             is_default = larger.fits is True
             changed = larger if is_default else _in_some_layout(larger)
         except SizeupError:  # no layout divides the model over all devices
@@ -134,11 +131,6 @@ def _more_devices(check: ServingCheck) -> Iterator[_Candidate]:
             number = changed.deployment.cluster.devices
             yield from _if_it_fits(changed, f"{number:,} x {machines.device.name} as {layout}")
             return
-
-
-def _total_bytes(machines: Cluster) -> float:
-    size = machines.memory_bytes
-    return math.inf if size is None else size * machines.devices
 
 
 def _is_judged_on_several_nodes(check: ServingCheck) -> bool:
