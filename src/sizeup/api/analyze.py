@@ -268,7 +268,7 @@ def _free_estimate(
     def estimate_cost(point_cost: Cost) -> Estimate:
         return estimate(point_cost, target, precision=precision, basis=basis, coefficients=coefficients)
 
-    free_cost = _counted(source)
+    free_cost = _symbolic_cost(source)
     options = None
     if (
         target is not None
@@ -307,7 +307,7 @@ def _closed_forms(
     if is_precision_map(precision):
         raise SizeupError("closed forms need a single precision, e.g. int8, not a precision map")
     dtype, resolved = None if precision is None else dtypes.precision(precision), target_of(target)
-    free_cost = _counted(source)
+    free_cost = _symbolic_cost(source)
     latency = None if resolved is None else _free_estimate(free_cost, resolved, precision, basis, None)
     return closed_forms(free_cost, dtype, latency)
 
@@ -317,7 +317,7 @@ def _is_free(source: Source) -> bool:
     return is_symbolic(source) or is_symbolic(getattr(source, "graph", None))
 
 
-def _counted(source: SymbolicGraph | SymbolicCost) -> SymbolicCost:
+def _symbolic_cost(source: SymbolicGraph | SymbolicCost) -> SymbolicCost:
     from sizeup.symbolic import SymbolicGraph
 
     return count(source) if isinstance(source, SymbolicGraph) else source

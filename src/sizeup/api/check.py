@@ -146,7 +146,11 @@ def check_models(
     the git revision. With `work_limits`, each model is read in a worker that is ended at the limit.
     """
     checker = _Checker(options)
-    revision = None if against is None else _opened(against)
+    revision: Revision | None = None
+    if against is not None:
+        from sizeup.checks.revision import open_revision
+
+        revision = open_revision(against)
 
     def check_one(model: str) -> Iterator[Check]:
         yield checker.check(model, revision)
@@ -154,12 +158,6 @@ def check_models(
     readable = settings_files(revision, options.precision)
     checks = check_each(models, check_one, revision, progress, work_limits, readable)
     return (*doubted(checks, revision), *(() if revision is None else device_edits(revision)))
-
-
-def _opened(revision: str) -> Revision:
-    from sizeup.checks.revision import open_revision
-
-    return open_revision(revision)
 
 
 def settings_files(revision: Revision | None, *precisions: PrecisionSpec) -> list[Path]:

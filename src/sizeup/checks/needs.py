@@ -292,10 +292,10 @@ class Needs:
         if runtime.micro:
             return self.conversion.missing
         if runtime.name not in self._missing:
-            listed = runtime.operators
-            names = () if listed is None else (listed.format, listed.names, listed.excluded)
             from sizeup.memory.tflm import unlisted_operators
 
+            listed = runtime.operators
+            names = () if listed is None else (listed.format, listed.names, listed.excluded)
             self._missing[runtime.name] = unlisted_operators(self.graph, *names)
         return self._missing[runtime.name]
 
