@@ -131,7 +131,7 @@ finally:
     assert rooms.isdisjoint({"language_models", "serving", "rewrite", "mixed_precision", "latency"})
 
 
-LAZY = ["checks", "memory", "memory.tflm", "mixed_precision", "runtimes"]
+LAZY = ["checks", "memory", "backends.tflm", "mixed_precision", "runtimes"]
 
 
 @pytest.mark.parametrize("package", LAZY)

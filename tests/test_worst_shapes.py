@@ -22,6 +22,8 @@ pytest.importorskip("ai_edge_litert")
 pytest.importorskip("torch")
 
 import sizeup
+from sizeup.backends.tflm import before_conversion
+from sizeup.backends.tflm.head import place_greedily
 from sizeup.errors import LimitReached, LoadError, SizeupError
 from sizeup.memory.check import check_offsets, shared_bytes
 from sizeup.memory.liveness import Buffers
@@ -29,8 +31,6 @@ from sizeup.memory.overlap_packing import overlapping_buffers
 from sizeup.memory.packing import first_fit
 from sizeup.memory.schedule import best_schedule
 from sizeup.memory.schedule_problem import ScheduleProblem, static_bound
-from sizeup.memory.tflm import before_conversion
-from sizeup.memory.tflm.head import place_greedily
 from timing import cpu_seconds
 from worst_shapes import LARGEST, onnx_bomb, onnx_called_often, onnx_products, onnx_split, onnx_symbols
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from sizeup.backends.tflm import arena
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE, Build, KernelLibrary, Vectors
+from sizeup.backends.tflm.subgraphs import subgraphs
+from sizeup.backends.tflm.support import unsupported_reason
 from sizeup.errors import SizeupError
 from sizeup.formats import load
 from sizeup.graph import Graph
-from sizeup.memory.tflm import arena
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE, Build, KernelLibrary, Vectors
-from sizeup.memory.tflm.subgraphs import subgraphs
-from sizeup.memory.tflm.support import unsupported_reason
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "boards.md"
@@ -37,7 +37,7 @@ HEAD = """# Arenas compared with boards
 emulated Cortex-M boards (QEMU 7.2, GCC 12.2) with its reference kernels and with CMSIS-NN (commit 4ab83cc):
 whether `AllocateTensors` and `Invoke` succeed, and the smallest arena in which they do. The models are the
 public `.tflite` files below, and generated ones of one or a few operators. sizeup derives both from the file
-and the sources of the kernels; no measurement is built in. `tests/memory/tflm` checks every row.
+and the sources of the kernels; no measurement is built in. `tests/backends/tflm` checks every row.
 
 """
 COLUMNS = ("equal", "too low", "too high", "right YES", "wrong YES", "right NO", "wrong NO")

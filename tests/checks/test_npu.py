@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import sizeup
+from sizeup.backends.tflm.kernel_call import Call
+from sizeup.backends.tflm.kernels import ETHOS_U_KERNEL
+from sizeup.backends.tflm.layout import FIRMWARE
 from sizeup.errors import RunFailed
-from sizeup.memory.tflm.kernel_call import Call
-from sizeup.memory.tflm.kernels import ETHOS_U_KERNEL
-from sizeup.memory.tflm.layout import FIRMWARE
 from sizeup.render.console.check import reasons
 from sizeup.runtimes import vela
 from sizeup.runtimes.vela import VelaOptions, compile_for_npu

@@ -21,8 +21,8 @@ import sizeup
 from cli.running import Run
 from formats.tflite.factory import File, options
 from micro_kernels import Case, Value
+from sizeup.backends.tflm import support
 from sizeup.checks import host_run
-from sizeup.memory.tflm import support
 from sizeup.runtimes import inference
 from sizeup.runtimes.inference import Inference, infer_once
 from sizeup.runtimes.process import Library

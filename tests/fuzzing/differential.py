@@ -20,10 +20,10 @@ from fuzzing import runtime_values
 from fuzzing.supervisor import Cause, Summary
 from fuzzing.targets import TARGETS, mutant
 from micro_interpreter import measure
+from sizeup.backends.tflm.file_arena import tflm_arena
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph, Tensor
-from sizeup.memory import tflm_arena
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 
 _BATCH = 250
 _MOST_BYTES = 8 << 20  # of an arena: the interpreter is given 16 MiB

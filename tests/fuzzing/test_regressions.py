@@ -190,7 +190,7 @@ def _single(name: str, inputs: Sequence[int], outputs: Sequence[int], **fields: 
 
 
 def _arena(file: Any) -> Any:
-    from sizeup.memory import tflm_arena
+    from sizeup.backends.tflm.file_arena import tflm_arena
 
     return tflm_arena(sizeup.load(file.pack()))
 

@@ -16,14 +16,14 @@ pytest.importorskip("tflite_micro")
 import sizeup  # noqa: E402
 from converted_twins import CONVERTED  # noqa: E402
 from micro_interpreter import measure  # noqa: E402
-from sizeup.dtypes import precision  # noqa: E402
-from sizeup.graph import Graph  # noqa: E402
-from sizeup.memory import folded  # noqa: E402
-from sizeup.memory.tflm import (  # noqa: E402
+from sizeup.backends.tflm import (  # noqa: E402
     Conversions,
     ConvertedArena,
 )
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE  # noqa: E402
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE  # noqa: E402
+from sizeup.dtypes import precision  # noqa: E402
+from sizeup.graph import Graph  # noqa: E402
+from sizeup.memory import folded  # noqa: E402
 from twins import Style, Twin, random_twin  # noqa: E402
 
 pytestmark = pytest.mark.extras

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from memory.memory_graphs import BYTE
+from sizeup.backends.overview import overview
 from sizeup.dtypes import dtype, precision
 from sizeup.errors import InvalidGraph
 from sizeup.graph import Constant, Graph, GraphBuilder, RecordedRun, check
-from sizeup.memory import live_breakdown, overview, usage
+from sizeup.memory import live_breakdown, usage
 
 
 def _written_over(run: RecordedRun | None) -> Graph:

@@ -27,8 +27,8 @@ LISTS = {
     "latency/execution.py": "classes of kernels in order",
     "latency/gaps.py": "classes of kernels that compute",
     "latency/work.py": "classes of kernels, and how products are measured",
-    "memory/tflm/conversion.py": "what converters write for an op kind",
-    "memory/tflm/lowered.py": "what converters write for an op kind",
+    "backends/tflm/conversion.py": "what converters write for an op kind",
+    "backends/tflm/lowered.py": "what converters write for an op kind",
     "memory/torch_workspaces.py": "kernels of PyTorch without a model",
     "mixed_precision/assign.py": "conversions that an assignment replaces",
 }

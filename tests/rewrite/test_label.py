@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import sizeup
 from micro_interpreter import measure
+from sizeup.backends.tflm.file_arena import tflm_arena
+from sizeup.backends.tflm.overlap import LABEL
 from sizeup.cli import app
 from sizeup.formats.tflite.write import rewrite
-from sizeup.memory import tflm_arena
-from sizeup.memory.tflm.overlap import LABEL
 from sizeup.rewrite import Optimization
 
 pytestmark = pytest.mark.extras

@@ -17,6 +17,8 @@ import sizeup
 from formats.tflite.factory import File, options, quantized
 from micro_interpreter import measure
 from rewrite.test_real_files import GAINS, NOT_RUNNABLE, ONLY_LITERT, models
+from sizeup.backends.tflm import head_buffers
+from sizeup.backends.tflm.overlap import LABEL, overlaps
 from sizeup.cli import app
 from sizeup.errors import WriteError
 from sizeup.formats import tflite
@@ -24,8 +26,6 @@ from sizeup.formats.tflite.write import rewrite, tensor_buffers
 from sizeup.graph import Graph
 from sizeup.memory.overlap_packing import pack_overlapping
 from sizeup.memory.schedule import with_schedule
-from sizeup.memory.tflm import head_buffers
-from sizeup.memory.tflm.overlap import LABEL, overlaps
 from sizeup.rewrite.candidates import search
 from sizeup.rewrite.result import OptimizeOptions
 from sizeup.rewrite.tflite import random_weights

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tflite_micro import runtime
 
 from formats.tflite.factory import File, options, quantized
+from sizeup.backends.tflm import arena
 from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite
 from sizeup.memory.schedule import peak_bytes, with_schedule
-from sizeup.memory.tflm import arena
 from sizeup.rewrite.candidates import plan_of, search
 from sizeup.rewrite.result import OptimizeOptions
 

@@ -9,8 +9,8 @@ import pytest
 
 import sizeup
 from micro_interpreter import measure
+from sizeup.backends.tflm import head_buffers
 from sizeup.formats.tflite.write import rewrite
-from sizeup.memory.tflm import head_buffers
 from sizeup.rewrite.verify import is_equal
 from sizeup.runtimes import random_samples, run
 

@@ -12,11 +12,11 @@ import sizeup
 from full_size import full_size_only, size
 from rewrite import strip_networks
 from rewrite.strip_networks import Network
+from sizeup.backends.tflm import arena
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE
 from sizeup.errors import WriteError
 from sizeup.formats import tflite
 from sizeup.graph import Graph
-from sizeup.memory.tflm import arena
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 from sizeup.rewrite.candidates import search as arrange
 from sizeup.rewrite.result import OptimizeOptions
 from sizeup.rewrite.split.assembly import assemble, restructured_graph

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from full_size import size
 from micro_interpreter import measure
 from rewrite.strip_networks import Network
+from sizeup.backends.tflm import arena
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE
+from sizeup.backends.tflm.tail import tail_bytes
 from sizeup.formats import tflite
 from sizeup.formats.tflite.restructure import restructured
 from sizeup.graph import Graph
-from sizeup.memory.tflm import arena
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE
-from sizeup.memory.tflm.tail import tail_bytes
 from sizeup.rewrite.split.assembly import assemble, restructured_graph
 from sizeup.rewrite.split.closed_forms import Prices
 from sizeup.rewrite.split.program import Program, program

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import sizeup
 from boards import build_of, measurements
+from sizeup.backends.tflm.file_arena import tflm_arena
 from sizeup.cli import app
-from sizeup.memory import tflm_arena
 from sizeup.rewrite.verify import is_equal
 from sizeup.runtimes import random_samples, run
 
@@ -45,7 +45,7 @@ def _board_arenas(shared: Path) -> dict[tuple[str, str], int]:
 
 
 def _arena(path: Path, core: str, kernels: str = "cmsis-nn") -> tuple[int, int | None]:
-    """Head and smallest arena of a file; tests/memory/tflm/test_boards.py compares both with boards."""
+    """Head and smallest arena of a file; tests/backends/tflm/test_boards.py compares both with boards."""
     build = build_of(core, kernels)
     arena = tflm_arena(sizeup.load(path), build)
     assert arena is not None

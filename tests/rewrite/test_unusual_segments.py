@@ -11,7 +11,7 @@ import sizeup
 from formats.tflite.factory import options, quantized
 from micro_interpreter import measure
 from rewrite.strip_networks import Network
-from sizeup.memory.tflm import arena
+from sizeup.backends.tflm import arena
 from sizeup.rewrite.verify import is_equal
 from sizeup.runtimes import random_samples, run
 

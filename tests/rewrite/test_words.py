@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from sizeup.backends.tflm.overlap import LABEL
 from sizeup.cli import app
-from sizeup.memory.tflm.overlap import LABEL
 from sizeup.render.console import optimize as rewriting
 from sizeup.rewrite import Deviation, Footprint, Optimization, Verification
 

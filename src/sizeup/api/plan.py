@@ -15,9 +15,9 @@ from sizeup.formats import Inputs
 from sizeup.results.plan import Plan
 
 if TYPE_CHECKING:
+    from sizeup.backends.tflm import MicroArena
     from sizeup.graph import Graph
     from sizeup.memory import Progress
-    from sizeup.memory.tflm import MicroArena
     from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.rewrite import Optimization
     from sizeup.targets import Target
@@ -47,6 +47,7 @@ def plan(
     bytes, aliases are copies, and the scratch of its kernels is part of the plan.
     """
     from sizeup import memory
+    from sizeup.backends.tflm import file_arena
 
     if not 1 <= alignment <= 1 << 30:
         raise SizeupError(f"alignment is {alignment}, not a number of bytes from 1 to {1 << 30:,}")
@@ -54,8 +55,8 @@ def plan(
     plan_target = target_of(target)
     graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision)
     is_as_loaded = dtype is None and graph is loaded
-    tflm_arena = memory.tflm_arena(graph) if is_as_loaded else None
-    reason = memory.unsupported_reason(graph, tflm_arena) if is_as_loaded else None
+    tflm_arena = file_arena.tflm_arena(graph) if is_as_loaded else None
+    reason = file_arena.unsupported_reason(graph, tflm_arena) if is_as_loaded else None
     if plan_target is not None:
         if not is_as_loaded:
             raise SizeupError(f"{plan_target.name}: a plan for a target is at the precision of the file")
@@ -75,15 +76,15 @@ def plan(
 
 def _as_run(graph: Graph, target: Target) -> tuple[Graph, MicroArena | None]:
     """The graph of a file as the kernels of a target run it, and the arena of the file there."""
-    from sizeup import memory
-    from sizeup.memory.tflm.as_run import graph_as_run
+    from sizeup.backends.tflm import file_arena
+    from sizeup.backends.tflm.as_run import graph_as_run
     from sizeup.rewrite.target_arena import builds_of, check_runs
 
     if not target.runtime.micro or graph.format != "tflite":
         raise SizeupError(f"{target.name}: a plan for a target needs TFLite Micro and a .tflite file")
     check_runs(graph, target)
     build = builds_of(target)[-1]
-    return graph_as_run(graph, build), memory.tflm_arena(graph, build)
+    return graph_as_run(graph, build), file_arena.tflm_arena(graph, build)
 
 
 def optimize(

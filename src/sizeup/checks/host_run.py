@@ -1,7 +1,7 @@
 """One inference of a checked file on the host: evidence that TFLite Micro's interpreter runs it.
 
 The interpreter has the reference kernels. What it refuses cannot run on a target, unless the rules of
-`memory.tflm.support` know that the target's kernels accept it.
+`backends.tflm.support` know that the target's kernels accept it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sizeup.backends.tflm.caveats import may_fail_by_value
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE
+from sizeup.backends.tflm.subgraphs import subgraphs
+from sizeup.backends.tflm.support import unsupported_reason
 from sizeup.checks.needs import Needs
 from sizeup.errors import Incomplete
-from sizeup.memory.tflm.caveats import may_fail_by_value
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE
-from sizeup.memory.tflm.subgraphs import subgraphs
-from sizeup.memory.tflm.support import unsupported_reason
 from sizeup.runtimes import RUNTIMES, Inference, infer_once
 from sizeup.targets import Target
 

@@ -9,19 +9,20 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sizeup.backends.tflm import FIRMWARE, Build, MicroArena, chip_of, firmwares, largest_scratch_bytes
+from sizeup.backends.tflm.file_arena import tflm_arena, unsupported_reason
+from sizeup.backends.tflm.layout import Chip
 from sizeup.checks.npu import NpuFit, fit_npu
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Graph, is_precomputed
-from sizeup.memory import Usage, tensor_bytes, tflm_arena, unsupported_reason, usage
-from sizeup.memory.tflm import FIRMWARE, Build, MicroArena, chip_of, firmwares, largest_scratch_bytes
-from sizeup.memory.tflm.layout import Chip
+from sizeup.memory import Usage, tensor_bytes, usage
 from sizeup.targets import Runtime, Target, word_bits_of
 
 if TYPE_CHECKING:
+    from sizeup.backends.tflm import Conversion, Conversions, ConvertedArena
     from sizeup.memory import ActivationBounds, DeviceMemory
-    from sizeup.memory.tflm import Conversion, Conversions, ConvertedArena
 
 _OTHER_CONSTANTS = ("buffer", "constant")
 # Bytes of quantization parameters per quantized input and output.
@@ -163,7 +164,7 @@ class Needs:
 
     @cached_property
     def _conversions(self) -> Conversions:
-        from sizeup.memory.tflm import Conversions
+        from sizeup.backends.tflm import Conversions
 
         least, most = self.converted.in_integers.graph, self.converted.graph
         return Conversions(least, (most,) if least is most else (most, least), self.precision)
@@ -280,7 +281,7 @@ class Needs:
     @cached_property
     def conversion(self) -> Conversion:
         """What a conversion to .tflite does with op kinds for which TFLite Micro has no kernel."""
-        from sizeup.memory.tflm import Conversion, conversion_of
+        from sizeup.backends.tflm import Conversion, conversion_of
 
         return Conversion() if self.graph.format == "tflite" else conversion_of(self.graph, self.precision)
 
@@ -292,7 +293,7 @@ class Needs:
         if runtime.micro:
             return self.conversion.missing
         if runtime.name not in self._missing:
-            from sizeup.memory.tflm import unlisted_operators
+            from sizeup.backends.tflm import unlisted_operators
 
             listed = runtime.operators
             names = () if listed is None else (listed.format, listed.names, listed.excluded)

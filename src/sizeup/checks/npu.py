@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sizeup import units
+from sizeup.backends.tflm import Build, firmwares
+from sizeup.backends.tflm.file_arena import tflm_arena
+from sizeup.backends.tflm.kernels import ETHOS_U
+from sizeup.backends.tflm.subgraphs import subgraphs
 from sizeup.checks.limits import MemoryPart
 from sizeup.cost import Cost
 from sizeup.errors import MissingLibrary, NoLatency, RunFailed, SizeupError
 from sizeup.formats import tflite
 from sizeup.graph import ABSENT, Graph
-from sizeup.memory import tflm_arena
-from sizeup.memory.tflm import Build, firmwares
-from sizeup.memory.tflm.kernels import ETHOS_U
-from sizeup.memory.tflm.subgraphs import subgraphs
 from sizeup.targets import Target
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from sizeup.backends.tflm.layout import Build, firmwares
 from sizeup.cost import Cost
 from sizeup.dtypes import DType, dtype, precision_name
 from sizeup.graph import ABSENT, Graph, Op, Tensor
@@ -16,7 +17,6 @@ from sizeup.latency.execution import Execution
 from sizeup.latency.instructions import Instructions, formula_file, instructions_of
 from sizeup.latency.model import Kernels
 from sizeup.latency.work import Floats
-from sizeup.memory.tflm.layout import Build, firmwares
 from sizeup.targets import Target
 
 _MOST_FLOATS = 0.01  # share of the instructions in operators on real numbers, whose cycles were not measured

@@ -15,12 +15,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from sizeup.backends.tflm.cmsis_nn import runs_as_convolution
+from sizeup.backends.tflm.kernel_call import Call, elements_of, shape_of
+from sizeup.backends.tflm.layout import Build
+from sizeup.backends.tflm.window import Window, window_of
 from sizeup.errors import Incomplete
 from sizeup.graph import Graph, Op
-from sizeup.memory.tflm.cmsis_nn import runs_as_convolution
-from sizeup.memory.tflm.kernel_call import Call, elements_of, shape_of
-from sizeup.memory.tflm.layout import Build
-from sizeup.memory.tflm.window import Window, window_of
 
 if sys.version_info >= (3, 11):
     import tomllib

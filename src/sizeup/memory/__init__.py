@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from sizeup.lazy import lazy_names
-from sizeup.memory.overview import Overview, overview, tflm_arena, unsupported_reason
 from sizeup.memory.usage import LiveBreakdown, LiveTensor, LiveTensors, Usage, live_breakdown, usage
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ __all__ = [
     "LiveTensor",
     "LiveTensors",
     "MemoryPlan",
-    "Overview",
     "Progress",
     "Schedule",
     "ScheduleProblem",
@@ -40,11 +38,8 @@ __all__ = [
     "in_integers",
     "initial_tensors",
     "live_breakdown",
-    "overview",
     "problem_of",
     "tensor_bytes",
-    "tflm_arena",
-    "unsupported_reason",
     "usage",
 ]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sizeup.backends.overview import Overview
+from sizeup.backends.tflm import MicroArena
 from sizeup.graph import Graph
-from sizeup.memory import Overview, Usage, buffer_liveness, tensor_bytes
+from sizeup.memory import Usage, buffer_liveness, tensor_bytes
 from sizeup.memory.packing import first_fit
-from sizeup.memory.tflm import MicroArena
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 Renderers use them in annotations, and import nothing else from an analysis.
 """
 
+from sizeup.backends.tflm import MicroArena
 from sizeup.calibration import Calibration, ServingCalibration
 from sizeup.checks import Change, Contribution, Limit, MemoryFit, MemoryNeed, MemoryPart, Remedy
 from sizeup.checks.baselines import Update
@@ -28,7 +29,6 @@ from sizeup.latency import (
 from sizeup.latency.roofline import Bound
 from sizeup.memory import DeviceMemory, LiveBreakdown, Usage
 from sizeup.memory.liveness import Column
-from sizeup.memory.tflm import MicroArena
 from sizeup.mixed_precision.choose import Assignment
 from sizeup.mixed_precision.figures import Figures
 from sizeup.mixed_precision.refine import MeasuredAssignment

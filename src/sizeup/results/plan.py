@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from sizeup.backends.tflm import MicroArena, leftover_bytes
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import Graph, Op, Shape
 from sizeup.memory import LiveBreakdown, LiveTensor, MemoryPlan, live_breakdown, tensor_bytes
 from sizeup.memory.schedule import with_schedule
-from sizeup.memory.tflm import MicroArena, leftover_bytes
 from sizeup.results.result import Result
 from sizeup.targets import Target
 

@@ -22,6 +22,8 @@ from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 _MAX_BYTES = 1 << 60
 
 if TYPE_CHECKING:
+    from sizeup.backends.overview import Overview
+    from sizeup.backends.tflm import Build
     from sizeup.checks import MemoryFit
     from sizeup.checks.npu import NpuFit
     from sizeup.conventions import ConventionCounts
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
     )
     from sizeup.latency.roofline import Bound
     from sizeup.latency.work import Floats
-    from sizeup.memory import LiveBreakdown, LiveTensors, Overview, Usage
-    from sizeup.memory.tflm import Build
+    from sizeup.memory import LiveBreakdown, LiveTensors, Usage
     from sizeup.results.memory_layout import MemoryLayout
     from sizeup.results.roofline import Roofline
     from sizeup.targets import Target
@@ -152,7 +153,7 @@ class Report(Result):
             object.__setattr__(self, name, value)
 
     def _memory(self) -> Overview:
-        from sizeup.memory import overview  # counting alone does not load the planner
+        from sizeup.backends.overview import overview  # counting alone does not load the planner
         from sizeup.targets import word_bits_of
 
         memory = overview(
@@ -170,7 +171,7 @@ class Report(Result):
     @property
     def _firmware(self) -> Build:
         """The firmware for TFLite Micro's arena; of several possible ones, the last needs most."""
-        from sizeup.memory.tflm import firmwares
+        from sizeup.backends.tflm import firmwares
 
         architectures = () if self.target is None else self.target.architectures
         return firmwares(architectures, "" if self.target is None else self.target.runtime.micro)[-1]

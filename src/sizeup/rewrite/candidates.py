@@ -7,6 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from sizeup.backends.tflm import Build, arena, head_buffers
+from sizeup.backends.tflm.as_run import without_derived_constants
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE
+from sizeup.backends.tflm.overlap import overlaps
 from sizeup.errors import Incomplete, InvalidPlan, RunFailed
 from sizeup.formats.tflite.write import rewrite
 from sizeup.graph import Graph
@@ -17,10 +21,6 @@ from sizeup.memory.overlap_packing import overlap_lower_bound, overlapped_output
 from sizeup.memory.packing import Packing, pack
 from sizeup.memory.schedule import find_schedule, peak_bytes, search_progress, with_schedule
 from sizeup.memory.schedule_problem import Schedule
-from sizeup.memory.tflm import Build, arena, head_buffers
-from sizeup.memory.tflm.as_run import without_derived_constants
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE
-from sizeup.memory.tflm.overlap import overlaps
 from sizeup.rewrite.result import OptimizeOptions
 from sizeup.rewrite.split import SplitModel
 from sizeup.rewrite.verify import Verifier

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sizeup.backends.tflm.kernels import ETHOS_U
 from sizeup.errors import WriteError
 from sizeup.files import write_bytes
 from sizeup.formats import files, tflite
 from sizeup.memory.schedule import peak_bytes
-from sizeup.memory.tflm.kernels import ETHOS_U
 from sizeup.rewrite.result import Footprint, Optimization, OptimizeOptions
 from sizeup.runtimes.vela import compile_for_npu, options_for
 from sizeup.targets import Target

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sizeup.backends.tflm.overlap import LABEL as REFERENCE_KERNELS
 from sizeup.graph import Graph
 from sizeup.memory.schedule import Progress
-from sizeup.memory.tflm.overlap import LABEL as REFERENCE_KERNELS
 from sizeup.memory.usage import usage
 from sizeup.rewrite.split import StripSegment
 from sizeup.runtimes import Arena, Compilation

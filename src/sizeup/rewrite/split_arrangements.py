@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from sizeup.backends.tflm import arena
+from sizeup.backends.tflm.layout import PYTHON_PACKAGE
 from sizeup.cost import count
 from sizeup.dtypes import precision_name
 from sizeup.errors import Incomplete, TargetError, WriteError
@@ -13,8 +15,6 @@ from sizeup.graph import Graph
 from sizeup.latency import estimate
 from sizeup.memory.packing import INSTALL_HINT
 from sizeup.memory.schedule import peak_bytes
-from sizeup.memory.tflm import arena
-from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 from sizeup.rewrite.candidates import Arrangement, arrangements, measured_arena, predicted, search
 from sizeup.rewrite.result import LatencyChange, OptimizeOptions, StripExecution
 from sizeup.rewrite.split import SplitModel, no_split, split_model

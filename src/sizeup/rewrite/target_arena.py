@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sizeup.backends.tflm import FIRMWARE, Build, MicroArena, arena, chip_of, firmwares
+from sizeup.backends.tflm.file_arena import tflm_arena, unsupported_reason
 from sizeup.errors import Incomplete, InvalidPlan, WriteError
 from sizeup.graph import Graph
-from sizeup.memory import tflm_arena, unsupported_reason
-from sizeup.memory.tflm import FIRMWARE, Build, MicroArena, arena, chip_of, firmwares
 from sizeup.targets import Target, word_bits_of
 
 _NOT_MODELED = ("", "ethos-u")  # kernel libraries without a known arena

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sizeup.backends.tflm import Build, arena, head_buffers
+from sizeup.backends.tflm.as_run import graph_as_run
+from sizeup.backends.tflm.layout import ALIGNMENT
 from sizeup.formats.tflite.write import ONLINE, rewrite
 from sizeup.graph import Graph
 from sizeup.memory.packing import INSTALL_HINT
 from sizeup.memory.schedule import find_schedule, peak_bytes, with_schedule
 from sizeup.memory.schedule_problem import Schedule
-from sizeup.memory.tflm import Build, arena, head_buffers
-from sizeup.memory.tflm.as_run import graph_as_run
-from sizeup.memory.tflm.layout import ALIGNMENT
 from sizeup.rewrite.candidates import (
     Arrangement,
     Arrangements,

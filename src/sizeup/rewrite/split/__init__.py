@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sizeup.backends.tflm import Build
 from sizeup.cost import count
 from sizeup.errors import Incomplete
 from sizeup.formats.tflite.restructure import restructured
 from sizeup.graph import Graph, name_of
-from sizeup.memory.tflm import Build
 from sizeup.rewrite.split.closed_forms import Prices
 from sizeup.rewrite.split.search import ArenaOf, Candidate, SplitSearch, search
 from sizeup.rewrite.split.segments import AXES, strip_rules

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sizeup.backends.tflm import Build, head_buffers
+from sizeup.backends.tflm.layout import ALIGNMENT, round_up
+from sizeup.backends.tflm.overlap import OVERLAPPING, overlaps
+from sizeup.backends.tflm.tail import kernel_requests, operator_bytes, tail_bytes, tensor_bytes
 from sizeup.cost import count
 from sizeup.graph import ABSENT, Graph
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.overlap_packing import covered_bytes
-from sizeup.memory.tflm import Build, head_buffers
-from sizeup.memory.tflm.layout import ALIGNMENT, round_up
-from sizeup.memory.tflm.overlap import OVERLAPPING, overlaps
-from sizeup.memory.tflm.tail import kernel_requests, operator_bytes, tail_bytes, tensor_bytes
 from sizeup.rewrite.split.assembly import strip_op
 from sizeup.rewrite.split.program import Program, Step, rows_needed, strip_program
 from sizeup.rewrite.split.row_rules import Rows

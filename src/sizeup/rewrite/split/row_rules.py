@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from sizeup.backends.tflm.support import RESOLVED
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor, name_of
-from sizeup.memory.tflm.support import RESOLVED
 from sizeup.ops import cost_rule_of
 
 
