@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from sizeup.calibration.network_spec import FUSED_ATTENTION, Layer, NetworkSpec
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu,
-    "relu6": functional.relu6,
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "hardswish": functional.hardswish,
-    "silu": functional.silu,
-    "gelu": functional.gelu,
-}
 
 
 def torch_module(sketch: NetworkSpec, seed: int = 0) -> nn.Module:
@@ -58,7 +46,7 @@ class SpecModule(nn.Module):
                 else _apply_weightless(layer, inputs)
             )
             act = layer.settings.get("act")
-            values.append(_ACTIVATIONS[act](output) if act else output)
+            values.append(_activate(act, output) if act else output)
         return values[-1]
 
 
@@ -87,6 +75,11 @@ def _first_output(part: nn.Module, value: Tensor) -> Tensor:
     return first
 
 
+def _activate(name: str, value: Tensor) -> Tensor:
+    activated: Tensor = getattr(functional, name)(value)
+    return activated
+
+
 def _apply_weightless(layer: Layer, inputs: list[Tensor]) -> Tensor:
     """Apply a layer without weights."""
     x, *others = inputs
@@ -98,7 +91,7 @@ def _apply_weightless(layer: Layer, inputs: list[Tensor]) -> Tensor:
     if layer_kind in ("add", "mul"):
         return x + others[0] if layer_kind == "add" else x * others[0]
     if layer_kind == "act":
-        return _ACTIVATIONS[settings["name"]](x)
+        return _activate(settings["name"], x)
     if layer_kind == "times":
         return x * float(settings["factor"])
     if layer_kind == "concat":

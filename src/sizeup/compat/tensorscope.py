@@ -25,6 +25,7 @@ from sizeup.api import models as api
 from sizeup.compat.networks import simple
 from sizeup.compat.tools import library_usage
 from sizeup.conventions import CONVENTIONS, ConventionCounts
+from sizeup.conventions.table import FVCORE_SILENT
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError, TargetError
 from sizeup.files import is_file
@@ -51,15 +52,6 @@ _TERA, _GIGA = 10**12, 10**9
 
 
 _LOG = logging.getLogger(__name__)
-# Operators that fvcore (0.1.5) leaves out without a word, although some of them compute.
-_SILENT = frozenset({
-    "alias", "arange", "bitwise_not", "cat", "chunk", "clamp", "clamp_", "constant_pad_nd", "contiguous",
-    "copy_", "detach", "dropout", "empty", "eq", "expand", "flatten", "floor", "floor_divide", "full",
-    "full_like", "gather", "ge", "gt", "index", "index_put_", "masked_fill", "max", "narrow", "new_empty",
-    "new_full", "new_zeros", "nonzero", "ones", "permute", "relu", "relu_", "remainder", "reshape", "roll",
-    "scalar_tensor", "select", "slice", "split", "split_with_sizes", "squeeze", "stack", "t", "to",
-    "transpose", "type_as", "unbind", "unsqueeze", "unsqueeze_", "view", "zeros", "zeros_like",
-})  # fmt: skip
 
 
 class _Total(int):
@@ -230,7 +222,7 @@ def _uncounted(cost: Cost) -> Counter[str]:
 def _warn_uncounted(uncounted: Mapping[str, int]) -> None:
     """Warn as fvcore does, through logging: on stderr unless the program has set up another place."""
     for source, times in uncounted.items():
-        if source.removeprefix("aten.") not in _SILENT:
+        if source.removeprefix("aten.") not in FVCORE_SILENT:
             name = source.replace("aten.", "aten::", 1)
             _LOG.warning("Unsupported operator %s encountered %d time(s)", name, times)
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from sizeup.conventions import formulas as f
 from sizeup.conventions.observed_op import Formula, ObservedOp, observed_ops
+from sizeup.conventions.table import RECURRENT, ROWS, Counts, PyTorchOnly, column
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError
 from sizeup.ops import UnknownShape
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-_RECURRENT = ("lstm", "gru", "rnn")
-_ACTIVATIONS = ("relu", "relu6", "leaky_relu", "prelu")
+_NO_COUNTS = Counts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,116 +147,43 @@ def _observed_op(cost: Cost, index: int) -> ObservedOp:
     return next(observed for position, observed in enumerate(observed_ops(cost)) if position == index)
 
 
-_FVCORE: dict[str, Formula] = {
-    "conv": f.macs,
-    "conv_transpose": f.macs,
-    "matmul": f.macs,
-    "einsum": f.macs,
-    "attention_layer": f.projections,
-    "batch_norm": f.scale_and_shift,
-    "layer_norm": f.five_per_element,
-    "global_pool": f.adaptive_average_2d,
-    "resize": f.interpolation_2d,
-    "grid_sample": f.four_per_output,
-}
-_THOP: dict[str, Formula] = {
-    "conv": f.macs,
-    "conv_transpose": f.output_channels,
-    "matmul": f.macs,
-    "batch_norm": f.twice_scale_and_shift,
-    "layer_norm": f.twice_without_groups,
-    "prelu": f.one_per_input,
-    "softmax": f.softmax_steps,
-    "pool": f.pool_of_windows,
-    "global_pool": f.adaptive_average,
-    "resize": f.interpolation_steps,
-}
-_PTFLOPS: dict[str, Formula] = {
-    **dict.fromkeys(("conv", "conv_transpose"), f.as_layer(f.macs_and_bias)),
-    "matmul": f.as_layer(f.macs_and_bias, also=("matmul", "mm", "bmm", "addmm", "baddbmm")),
-    "attention_layer": f.hooked_attention,
-    "batch_norm": f.as_layer(f.scale_and_shift),
-    "layer_norm": f.as_layer(f.shift_of_norms),
-    **dict.fromkeys(("relu", "prelu", "elu", "gelu", "pool", "global_pool"), f.twice_as_layer),
-    "resize": f.twice_per_output_as_layer,
-    **dict.fromkeys(("relu6", "leaky_relu"), f.as_layer(f.one_per_input)),
-    **dict.fromkeys(("silu", "softmax"), f.one_per_input),
-}
-_PTFLOPS_ATEN: dict[str, Formula] = {
-    "conv": f.macs_and_bias,
-    "conv_transpose": f.macs_and_bias,
-    "matmul": f.macs_and_bias,
-    "attention_layer": f.projections_and_bias,
-}
-_TORCHINFO: dict[str, Formula] = {
-    "conv": f.macs_and_bias,
-    "conv_transpose": f.weights_over_positions,
-    **dict.fromkeys(("matmul", "batch_norm", "layer_norm", "prelu", "embedding"), f.weights_per_sample),
-}
-_DNN_ANALYZER: dict[str, Formula] = {
-    "conv": f.over_strides,
-    "matmul": f.second_dimensions,
-    "batch_norm": f.scale_and_shift,
-    **dict.fromkeys((*_ACTIVATIONS, "pool", "global_pool"), f.one_per_input),
-}
-_DNN_ANALYZER_READS: dict[str, Formula] = {
-    "conv": f.product_reads,
-    "matmul": f.parameters_only,
-    "batch_norm": f.output_and_channels,
-    **dict.fromkeys((*_ACTIVATIONS, "pool", "global_pool"), f.first_input),
-    "prelu": f.data_and_slopes,
-}
-_TENSORSCOPE_READS: dict[str, Formula] = {
-    "conv": f.product_reads,
-    "conv_transpose": f.product_reads,
-    "matmul": f.product_reads,
-    "einsum": f.operand_reads,
-    "attention_layer": f.projection_reads,
-    **dict.fromkeys(("batch_norm", "layer_norm", "global_pool", "resize"), f.first_input),
-    "grid_sample": f.first_two_inputs,
-}
-_TENSORSCOPE_WRITES: dict[str, Formula] = {
-    **dict.fromkeys(_TENSORSCOPE_READS, f.first_output),
-    "attention_layer": f.projection_writes,
-}
-
 CONVENTIONS: dict[str, Convention] = {
     entry.name: entry
     for entry in (
-        Convention("fvcore", "fvcore 0.1.5 (FlopCountAnalysis)", "FLOPs", _FVCORE),
-        Convention("thop", "thop 0.1.1", "MACs", _THOP, hooks="own", not_reproduced=frozenset(_RECURRENT)),
+        Convention("fvcore", "fvcore 0.1.5 (FlopCountAnalysis)", "FLOPs", column("fvcore")),
+        Convention("thop", "thop 0.1.1", "MACs", column("thop"), hooks="own", not_reproduced=RECURRENT),
         Convention(
             "ptflops",
             "ptflops 0.7.5 (pytorch backend)",
             "MACs",
-            _PTFLOPS,
-            not_reproduced=frozenset(_RECURRENT),
+            column("ptflops"),
+            not_reproduced=RECURRENT,
         ),
-        Convention("ptflops-aten", "ptflops 0.7.5 (aten backend)", "MACs", _PTFLOPS_ATEN),
+        Convention("ptflops-aten", "ptflops 0.7.5 (aten backend)", "MACs", column("ptflops_aten")),
         Convention(
             "torchinfo",
             "torchinfo 1.8.0",
             "mult-adds",
-            _TORCHINFO,
+            column("torchinfo"),
             hooks="any",
-            not_reproduced=frozenset(_RECURRENT),
+            not_reproduced=RECURRENT,
         ),
         Convention(
             "dnn-analyzer",
             "DNN analyzer",
             "MACs",
-            _DNN_ANALYZER,
+            column("dnn_analyzer"),
             hooks="any",
-            reads=_DNN_ANALYZER_READS,
-            writes=dict.fromkeys(_DNN_ANALYZER_READS, f.first_output),
+            reads=column("dnn_analyzer_reads"),
+            writes=dict.fromkeys(column("dnn_analyzer_reads"), f.first_output),
         ),
         Convention(
             "tensorscope",
             "Tensorscope 1.0.1",
             "FLOPs",
-            _FVCORE,
-            reads=_TENSORSCOPE_READS,
-            writes=_TENSORSCOPE_WRITES,
+            column("fvcore"),
+            reads=column("tensorscope_reads"),
+            writes={kind: ROWS[kind].tensorscope_writes for kind in column("tensorscope_reads")},
         ),
     )
 }
@@ -272,44 +199,30 @@ def convention(name: str) -> Convention:
     return known
 
 
-class _PyTorchOnly(str):
-    """A reason that applies only to counters of PyTorch models."""
-
-    __slots__ = ()
-
-
 _MAC_OR_FLOP = "a tool that counts FLOPs shows twice the MACs; several print MACs under the name FLOPs"
 
-_BY_KIND: dict[str, tuple[str, ...]] = {
-    "einsum": (_PyTorchOnly("five of thirteen counters give 0 for an einsum"),),
-    "grouped_matmul": (_PyTorchOnly("torch's FlopCounterMode gives 0 for the grouped products of experts"),),
-    "embedding": (
-        _PyTorchOnly("if the table is tied to the output layer, tools that sum over modules count it twice"),
-    ),
-    "batch_norm": ("tools that count two MACs per element here show a higher total",),
-}
 _BY_FAMILY: dict[str, tuple[str, ...]] = {
     "conv": (
         "tools that count the bias add one per output element",
-        _PyTorchOnly(
+        PyTorchOnly(
             "tools that hook modules give 0 for a functional convolution, as five of thirteen counters did"
         ),
     ),
     "matmul": (
-        _PyTorchOnly("tools that hook modules count nn.Linear but not @, matmul or bmm"),
+        PyTorchOnly("tools that hook modules count nn.Linear but not @, matmul or bmm"),
         "tools that count the bias add one per output element",
     ),
     "attention": (
-        _PyTorchOnly(
+        PyTorchOnly(
             "tools that only hook modules miss the two products: they count 80 % of a block, some 0 %"
         ),
-        _PyTorchOnly(
+        PyTorchOnly(
             "torch's FlopCounterMode gives 0 for fused attention on the CPU; others count 106 % of a block"
         ),
     ),
     "recurrent": (
-        _PyTorchOnly("five of thirteen counters give 0 for an LSTM, others 102 % and 135 %"),
-        _PyTorchOnly("torch's FlopCounterMode gives 0 for an LSTM on the CPU"),
+        PyTorchOnly("five of thirteen counters give 0 for an LSTM, others 102 % and 135 %"),
+        PyTorchOnly("torch's FlopCounterMode gives 0 for an LSTM on the CPU"),
     ),
     "elementwise": ("this op kind has no MACs; tools that count activations as FLOPs show more",),
     "reduction": ("this op kind has no MACs; tools that count norms, pooling or softmax as FLOPs show more",),
@@ -325,7 +238,7 @@ def differences(op_kind: str, family: str | None, has_macs: bool, format: str = 
     """
     if family is None:
         return _NO_RULE
-    reasons = (*_BY_KIND.get(op_kind, ()), *_BY_FAMILY.get(family, ()))
+    reasons = (*ROWS.get(op_kind, _NO_COUNTS).reasons, *_BY_FAMILY.get(family, ()))
     if format in ("onnx", "tflite"):
-        reasons = tuple(text for text in reasons if not isinstance(text, _PyTorchOnly))
+        reasons = tuple(text for text in reasons if not isinstance(text, PyTorchOnly))
     return (_MAC_OR_FLOP, *reasons) if has_macs else reasons

@@ -251,12 +251,19 @@ def is_depthwise(graph: Graph, op: Op) -> bool:
 
 def product_of(graph: Graph, op: Op) -> Product:
     """Length, columns and rows of an op's matrix product; zeros if it is none."""
-    find = _PRODUCTS.get(op.kind)
+    find = _product_formula(op.kind)
     if find is None:
         return _NO_PRODUCT
     tensors = (*op.inputs[:2], op.outputs[0])
     is_known = all(i != ABSENT and graph.tensors[i].shape is not None for i in tensors)
     return find(graph, op) if is_known else _NO_PRODUCT
+
+
+def _product_formula(op_kind: str) -> Callable[[Graph, Op], Product] | None:
+    rule = cost_rule_of(op_kind)
+    if rule is not None and rule.family == "conv":
+        return _transposed if op_kind == "conv_transpose" else _convolution
+    return {"matmul": _matrices, "attention": _attention}.get(op_kind)
 
 
 def _elements(graph: Graph, identity: int) -> int:
@@ -292,12 +299,3 @@ def _attention(graph: Graph, op: Op) -> Product:
         return size, divide(rows * keys * size, elements), divide(elements, size)
     except (UnknownShape, LookupError, ArithmeticError, ValueError):
         return _NO_PRODUCT
-
-
-_PRODUCTS: dict[str, Callable[[Graph, Op], Product]] = {
-    "conv": _convolution,
-    "deform_conv": _convolution,
-    "conv_transpose": _transposed,
-    "matmul": _matrices,
-    "attention": _attention,
-}

@@ -10,9 +10,9 @@ from sizeup.dtypes import BIAS, DType, precision_name
 from sizeup.fusion import BETWEEN_LAYERS
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check, without_gc
 from sizeup.mixed_precision.layers import layers
-from sizeup.ops import cost_rule_of
+from sizeup.ops import cost_rule_of, cost_rules
 
-CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
+CONVERSIONS = frozenset(rule.kind for rule in cost_rules() if rule.latency == "quantize")
 _NONE: Mapping[int, DType] = MappingProxyType({})
 
 

@@ -11,14 +11,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from sizeup.formats.torch.runnable import read, runnable
+from sizeup.ops import cost_rules
 from sizeup.runtimes.timing import Kernel
 
 # Ops that move no bytes and start no kernel.
-_NO_KERNEL = frozenset({
-    *("view", "reshape", "permute", "transpose", "t", "flatten", "unsqueeze", "squeeze", "expand", "slice"),
-    *("select", "split", "chunk", "unbind", "detach", "alias", "unflatten", "as_strided", "_unsafe_view"),
-    *("dropout", "empty", "size", "is_pinned", "lift_fresh", "to", "contiguous"),
-})  # fmt: skip
+_NO_KERNEL = {name.removeprefix("aten.") for rule in cost_rules() if rule.views for name in rule.torch}
+_NO_KERNEL |= {"empty", "size", "is_pinned", "to"}
 
 
 def timer(folder: Path, settings: Mapping[str, Any]) -> _Timer:

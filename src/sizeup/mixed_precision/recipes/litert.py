@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sizeup.dtypes import DTYPES, DType, precision_name
 from sizeup.graph import Graph, Op
 from sizeup.mixed_precision.assign import assign
+from sizeup.mixed_precision.recipes.ai_edge_quantizer import CAST, OPERATORS, STATIC, Scheme
 from sizeup.mixed_precision.recipes.recipe import (
     Notes,
     Recipe,
@@ -22,44 +23,7 @@ from sizeup.mixed_precision.recipes.recipe import (
 KIND = "ai-edge-quantizer"
 _FLOAT, _INT8 = DTYPES["float32"], DTYPES["int8"]
 _OTHER_NAMES = {"TRANSPOSE_CONV": "CONV_2D_TRANSPOSE"}
-_WEIGHTED = ("CONV_2D", "CONV_2D_TRANSPOSE", "DEPTHWISE_CONV_2D", "EMBEDDING_LOOKUP", "FULLY_CONNECTED")
-# Ops that ai-edge-quantizer 0.10.0 writes with 8-bit activations (`static_wi8_ai8` of its default policy).
-_STATIC = (
-    "ADD", "AVERAGE_POOL_2D", "BATCH_MATMUL", "BROADCAST_TO", "CONCATENATION", "CONV_2D",
-    "CONV_2D_TRANSPOSE", "DEPTHWISE_CONV_2D", "DIV", "DYNAMIC_UPDATE_SLICE", "FULLY_CONNECTED", "GATHER",
-    "GATHER_ND", "GELU", "HARD_SWISH", "LOGISTIC", "MAXIMUM", "MAX_POOL_2D", "MEAN", "MIRROR_PAD", "MUL",
-    "PACK", "PAD", "PADV2", "REDUCE_MIN", "RELU", "RESHAPE", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR",
-    "RSQRT", "SELECT", "SELECT_V2", "SLICE", "SOFTMAX", "SPACE_TO_DEPTH", "SPLIT", "SQRT",
-    "SQUARED_DIFFERENCE", "STRIDED_SLICE", "SUB", "SUM", "TANH", "TRANSPOSE", "UNPACK",
-)  # fmt: skip
-_KNOWN = {*_STATIC, *_WEIGHTED}
-
-
-class _Scheme(NamedTuple):
-    """A quantization scheme: weight bits, and activation bits if activations are quantized."""
-
-    algorithm: str
-    weight_bits: int
-    activation_bits: int | None = None
-
-
-_NONE = _Scheme("no_quantize", 32)
-_CAST = _Scheme("float_casting", 16)
-_STATIC_8 = _Scheme("min_max_uniform_quantize", 8, 8)
-# By dtype, the ops that support weights of that dtype, and their scheme.
-_SCHEMES: dict[str, dict[str, _Scheme]] = {
-    "float16": dict.fromkeys(_WEIGHTED, _CAST),
-    "int8": {
-        **dict.fromkeys(_STATIC, _STATIC_8),
-        "EMBEDDING_LOOKUP": _Scheme("min_max_uniform_quantize", 8),
-    },
-    "int4": {
-        **dict.fromkeys(("CONV_2D", "FULLY_CONNECTED"), _Scheme("min_max_uniform_quantize", 4, 8)),
-        "EMBEDDING_LOOKUP": _Scheme("min_max_uniform_quantize", 4),
-    },
-    # The quantizer also writes 2-bit convolutions, but LiteRT 2.3 computes NaN from such files.
-    "int2": dict.fromkeys(("EMBEDDING_LOOKUP", "FULLY_CONNECTED"), _Scheme("min_max_uniform_quantize", 2)),
-}
+_NONE = Scheme("no_quantize", 32)
 
 
 def recipe_for_ai_edge_quantizer(graph: Graph, assignment: Mapping[int, DType]) -> Recipe:
@@ -71,7 +35,7 @@ class _RecipeBuilder:
     def __init__(self, graph: Graph, assignment: Mapping[int, DType]) -> None:
         require_format(graph, "tflite", KIND)
         self.graph, self.notes = graph, Notes(graph)
-        self.schemes: dict[int, _Scheme] = {}
+        self.schemes: dict[int, Scheme] = {}
         self.weights: dict[int, DType] = {}
         self.activations: dict[int, DType] = {}
         for index, dtype in assignment.items():
@@ -99,7 +63,7 @@ class _RecipeBuilder:
                 remedy = "the file stores it at another dtype already, and recipes are for float models"
                 raise unsupported_error(self.graph, index, dtype, KIND, remedy)
         elif weights:
-            scheme = _NONE if dtype is _FLOAT else _SCHEMES.get(dtype.name, {}).get(_name(op))
+            scheme = _NONE if dtype is _FLOAT else _scheme(op, dtype)
             if scheme is None:
                 raise unsupported_error(self.graph, index, dtype, KIND, _remedy(op))
             self.schemes[index], self.weights[index] = scheme, dtype
@@ -121,7 +85,7 @@ class _RecipeBuilder:
                 for index, op in enumerate(self.graph.ops)
                 if output_dtype(self.graph, assigned, op) is _INT8
                 and output_dtype(self.graph, self.graph, op) is _FLOAT
-                and (_name(op) not in _STATIC or reads_unpacked_constants(self.graph, op))
+                and (_scheme(op, _INT8) is not STATIC or reads_unpacked_constants(self.graph, op))
             ]
             if not without_kernel:
                 return assigned
@@ -132,9 +96,13 @@ class _RecipeBuilder:
     def _rule(self, index: int, assigned: Graph) -> dict[str, Any] | None:
         op = self.graph.ops[index]
         dtype = output_dtype(self.graph, assigned, op)
-        if dtype is None or output_dtype(self.graph, self.graph, op) is not _FLOAT or _name(op) not in _KNOWN:
+        if (
+            dtype is None
+            or output_dtype(self.graph, self.graph, op) is not _FLOAT
+            or _name(op) not in OPERATORS
+        ):
             return None
-        scheme = self.schemes.get(index, _NONE if dtype is _FLOAT else _STATIC_8)
+        scheme = self.schemes.get(index, _NONE if dtype is _FLOAT else STATIC)
         return _rule_entry(_pattern(self.graph, op), _name(op), scheme)
 
     def _boundary_rule(self, name: str, identities: Sequence[int], assigned: Graph) -> dict[str, Any] | None:
@@ -144,15 +112,19 @@ class _RecipeBuilder:
         # One rule applies to all, and to those of subgraphs too.
         if not narrow or len(narrow) < len(real) or any(op.bodies for op in self.graph.ops):
             return None
-        return _rule_entry(".*", name, _STATIC_8)
+        return _rule_entry(".*", name, STATIC)
 
 
 def _name(op: Op) -> str:
     return _OTHER_NAMES.get(op.source, op.source)
 
 
+def _scheme(op: Op, dtype: DType) -> Scheme | None:
+    return next((scheme for scheme in OPERATORS.get(_name(op), ()) if scheme.dtype == dtype.name), None)
+
+
 def _remedy(op: Op) -> str:
-    supported = [precision_name(DTYPES[name]) for name, names in _SCHEMES.items() if _name(op) in names]
+    supported = [precision_name(DTYPES[scheme.dtype]) for scheme in OPERATORS.get(_name(op), ())]
     return f"choose {', '.join(['fp32', *supported[:-1]])}{' or ' + supported[-1] if supported else ''}"
 
 
@@ -169,11 +141,11 @@ def _pattern(graph: Graph, op: Op) -> str:
     return "^" + "".join(f"{name};" for name in (re.escape(op.name), *others)) + "$"
 
 
-def _rule_entry(pattern: str, operation: str, scheme: _Scheme) -> dict[str, Any]:
+def _rule_entry(pattern: str, operation: str, scheme: Scheme) -> dict[str, Any]:
     rule = {"regex": pattern, "operation": operation, "algorithm_key": scheme.algorithm}
     if scheme is _NONE:
         return rule
-    cast = scheme is _CAST
+    cast = scheme is CAST
     config: dict[str, Any] = {}
     if scheme.activation_bits is not None:
         config["activation_tensor_config"] = _tensor(scheme.activation_bits, False, "TENSORWISE")
