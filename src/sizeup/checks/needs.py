@@ -340,11 +340,14 @@ class Needs:
 
     def _converted_esp_nn_bytes(self, chip: Chip) -> int | None:
         """As `_esp_nn_bytes`, of the .tflite files that converters may write."""
-        builds = (FIRMWARE, replace(FIRMWARE, kernels="esp-nn", chip=chip))
-        plain, planned = map(self._converted_arena_of, builds)
-        if plain is None or planned is None:
+        plain = self._converted_arena_of(FIRMWARE)
+        if plain is None:
             return None
-        return max(planned.scratch_bytes, planned.arena[1] - plain.arena[1])
+        with suppress(Incomplete):
+            build = replace(FIRMWARE, kernels="esp-nn", chip=chip)
+            planned = self._conversions.largest(build, plain.head[0])
+            return max(planned.scratch, planned.arena - plain.arena[1])
+        return None
 
     def _esp_nn_bytes(self, chip: Chip, graphs: tuple[Graph, ...]) -> int:
         """The scratch of ESP-NN, or what the arena grows by if that is more: requests take space too."""

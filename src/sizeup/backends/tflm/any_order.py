@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sizeup.backends.tflm.layout import ALIGNMENT, Build, round_up
+from sizeup.backends.tflm.kernel_call import KernelRequests
+from sizeup.backends.tflm.layout import ALIGNMENT, round_up
 from sizeup.backends.tflm.subgraphs import planned_bytes
-from sizeup.backends.tflm.tail import kernel_requests
-from sizeup.graph import ABSENT, Graph, Op
+from sizeup.graph import ABSENT, Graph
 from sizeup.memory.liveness import Column
 
 _WITH_SCRATCH = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
@@ -27,10 +27,12 @@ class HeadBounds(NamedTuple):
     most: int
 
 
-def head_bounds(graph: Graph, build: Build) -> HeadBounds:
-    """Bounds over all orders of the operators of a graph without others."""
+def head_bounds(graph: Graph, requests: Sequence[KernelRequests]) -> HeadBounds:
+    """Bounds over all orders of the operators of a graph without others, of which each has its requests."""
     sizes = {identity: round_up(size, ALIGNMENT) for identity, size in planned_bytes(graph).items()}
-    scratch = np.array([_scratch(graph, op, build) for op in graph.ops], np.int64)
+    scratch = np.array(
+        [sum(round_up(size, ALIGNMENT) for size in each.scratch) for each in requests], np.int64
+    )
     ends = (
         sum(sizes.get(identity, 0) for identity in {*graph.inputs}),
         sum(sizes.get(identity, 0) for identity in {*graph.outputs}),
@@ -46,10 +48,6 @@ def head_bounds(graph: Graph, build: Build) -> HeadBounds:
     # Other operators have alternatives without scratch.
     other = scratch * np.array([op.source not in _WITH_SCRATCH for op in graph.ops], np.int64)
     return HeadBounds(max(int((own - other + least).max()), *ends), int((own + most).max()))
-
-
-def _scratch(graph: Graph, op: Op, build: Build) -> int:
-    return sum(round_up(size, ALIGNMENT) for size in kernel_requests(graph, op, build).scratch)
 
 
 def orders(graph: Graph) -> list[tuple[int, ...]]:

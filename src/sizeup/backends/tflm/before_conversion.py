@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from operator import add
+from typing import NamedTuple
 
 from sizeup.backends.tflm.any_order import head_bounds, most_files, orders
 from sizeup.backends.tflm.conversion import COMPOSED, conversion_of, converted_ops
 from sizeup.backends.tflm.esp_nn import largest_scratch_bytes
 from sizeup.backends.tflm.head import liveness_of, place_greedily
+from sizeup.backends.tflm.kernel_call import KernelRequests
 from sizeup.backends.tflm.layout import ALIGNMENT, FIRMWARE, Build, round_up
 from sizeup.backends.tflm.lowered import LEAST, lowered, lowered_most
 from sizeup.backends.tflm.subgraphs import planned_bytes
-from sizeup.backends.tflm.tail import kernel_requests, needed_bytes, plain_bytes
+from sizeup.backends.tflm.tail import all_requests, needed_bytes, plain_bytes
 from sizeup.backends.tflm.tail import tensor_bytes as description_bytes
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op, Tensor
@@ -42,7 +44,6 @@ class ConvertedArena:
     head: tuple[int, int]
     arena: tuple[int, int]
     composed_bytes: int = 0  # assumed upper bound for operators that replace one of the graph
-    scratch_bytes: int = 0  # of the largest scratch buffer of ESP-NN's kernels
 
     def __or__(self, other: ConvertedArena) -> ConvertedArena:
         """The bounds of either."""
@@ -50,8 +51,15 @@ class ConvertedArena:
             _around(self.head, other.head),
             _around(self.arena, other.arena),
             max(self.composed_bytes, other.composed_bytes),
-            max(self.scratch_bytes, other.scratch_bytes),
         )
+
+
+class LargestArena(NamedTuple):
+    """The largest head and arena of the files, and the largest scratch buffer of ESP-NN's kernels."""
+
+    head: int
+    arena: int
+    scratch: int
 
 
 @dataclass(frozen=True)
@@ -68,19 +76,26 @@ class Conversions:
     def arena(self, build: Build) -> ConvertedArena:
         """The bounds in a build; `least` has the lower end."""
         low = self._smallest(build)
-        low_head = head_bounds(low, build).least
-        low_arena = needed_bytes((low,), build, low_head, 0)
+        requests = all_requests((low,), build)
+        low_head = head_bounds(low, requests[0]).least
+        low_arena = needed_bytes((low,), build, low_head, 0, requests=requests)
+        most = self.largest(build, low_head)
+        composed = max(_composed_bytes(graph, self.precision, build) for graph in self.most)
+        return ConvertedArena((low_head, most.head), (low_arena, most.arena), composed)
+
+    def largest(self, build: Build, low_head: int) -> LargestArena:
+        """The upper ends in a build, of a head that has at least `low_head`."""
         written = self.written(build)
+        requests = [all_requests((graph,), build) for graph in written]
         # A converter may combine the styles: the largest head with the tail of another.
-        heads = [_most_head(graph, build) for graph in written]
+        heads = [_most_head(graph, each[0]) for graph, each in zip(written, requests, strict=True)]
         head = max(low_head, *(most for most, _ in heads))
         sizes = [
-            needed_bytes((graph,), build, head, buffers)
-            for graph, (_, buffers) in zip(written, heads, strict=True)
+            needed_bytes((graph,), build, head, buffers, requests=each)
+            for graph, each, (_, buffers) in zip(written, requests, heads, strict=True)
         ]
         scratch = largest_scratch_bytes(written, build.chip) if build.kernels == "esp-nn" else 0
-        composed = max(_composed_bytes(graph, self.precision, build) for graph in self.most)
-        return ConvertedArena((low_head, head), (low_arena, max(sizes)), composed, scratch)
+        return LargestArena(head, max(sizes), scratch)
 
     def file_bytes(self) -> tuple[int, int]:
         """Bounds of the size of the .tflite files."""
@@ -117,13 +132,11 @@ class Conversions:
         return {}
 
 
-def _most_head(graph: Graph, build: Build) -> tuple[int, int]:
+def _most_head(graph: Graph, requests: Sequence[KernelRequests]) -> tuple[int, int]:
     """The largest head over some orders of the operators, and the number of its buffers."""
     sizes = {identity: round_up(size, ALIGNMENT) for identity, size in planned_bytes(graph).items()}
-    scratch = [
-        [round_up(size, ALIGNMENT) for size in kernel_requests(graph, op, build).scratch] for op in graph.ops
-    ]
-    most = head_bounds(graph, build).most
+    scratch = [[round_up(size, ALIGNMENT) for size in each.scratch] for each in requests]
+    most = head_bounds(graph, requests).most
     for order in orders(graph):
         liveness = liveness_of((replace(graph, ops=tuple(graph.ops[index] for index in order)),))
         tensors, operators = liveness.tensors[0], liveness.operators[0]

@@ -7,7 +7,7 @@ others what a file may have in addition. The kernels of TFLite Micro state the m
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -103,16 +103,18 @@ class _Lowering:
         self.images: set[int] = set()  # tensors of the result with the channels last
         self.transposed: dict[int, int] = {}  # tensors of the result in the other layout
         self.shared: MutableMapping[tuple[int, tuple[int, ...]], int] = {}  # weights that several layers read
+        self.chosen: dict[Hashable, int] = {}  # indices of ways, by their signatures
         self.readers: dict[int, list[Op]] = {}
         self.makers: dict[int, Op] = {}
-        for op in converted_ops(graph):
+        self.source_ops = converted_ops(graph)
+        for op in self.source_ops:
             self.makers.update(dict.fromkeys(op.outputs, op))
             for identity in dict.fromkeys(op.inputs):
                 self.readers.setdefault(identity, []).append(op)
 
     def graph(self) -> Graph:
         inputs = [self._input(identity) for identity in self.source.inputs]
-        for op in converted_ops(self.source):
+        for op in self.source_ops:
             self._lower(op)
         outputs = [self._output(identity) for identity in self.source.outputs]
         return Graph(
@@ -155,6 +157,14 @@ class _Lowering:
 
     def _bytes(self, identity: int) -> int:
         return tensor_bytes(self.tensors[identity])
+
+    def _signature(self, identities: Iterable[int]) -> Hashable:
+        """What kernels see of tensors."""
+        tensors = (self.tensors[identity] for identity in identities)
+        return tuple(
+            (each.shape, each.dtype, each.data is None, 0 if each.quant is None else each.quant.scale.size)
+            for each in tensors
+        )
 
     # Ports.
 
@@ -248,10 +258,16 @@ class _Lowering:
         self.ops.append(op)
         self.sizes.append(size)
 
-    def _one_of(self, ways: Sequence[Callable[[], int]]) -> int:
-        """Write operators in one of several ways: that with the least or the most memory."""
+    def _one_of(self, ways: Sequence[Callable[[], int]], signature: Hashable = None) -> int:
+        """Write operators in one of several ways: that with the least or the most memory.
+
+        Of those with the same signature, which states all that the memory of the ways depends on, only the
+        first are compared.
+        """
         if len(ways) == 1:
             return ways[0]()
+        if signature is not None and signature in self.chosen:
+            return ways[self.chosen[signature]]()
         tensors, ops, shared = len(self.tensors), len(self.ops), self.shared
         sizes, written = [], []
         for number, way in enumerate(ways):
@@ -268,9 +284,10 @@ class _Lowering:
             written.append((output, self.tensors[tensors:], self.ops[ops:], self.sizes[ops:]))
             del self.tensors[tensors:], self.ops[ops:], self.sizes[ops:]
         self.shared = shared
+        choice = self.chosen[signature] = (min if self.style.is_least else max)(sizes)[-1]
         if self.style.is_least:  # again, because it may also give computed weights another shape
-            return ways[min(sizes)[-1]]()
-        output, new_tensors, new_ops, new_sizes = written[max(sizes)[-1]]
+            return ways[choice]()
+        output, new_tensors, new_ops, new_sizes = written[choice]
         self.tensors += new_tensors
         self.ops += new_ops
         self.sizes += new_sizes
@@ -513,7 +530,10 @@ class _Lowering:
             sorted({total, total + step - 1} if total else {0})
             for total, step in zip(totals, steps, strict=True)
         ]
-        return self._one_of([partial(padded, *margins) for margins in product(*choices)])
+        ways = [partial(padded, *margins) for margins in product(*choices)]
+        return self._one_of(
+            ways, (source, self._signature([value, *constants]), result, dtype, *attrs.values())
+        )
 
     def _weights(self, op: Op, shape: tuple[int, ...], channels: int) -> list[int]:
         """Weights and bias with scales per channel, and a scale per tensor at the least."""
@@ -531,6 +551,17 @@ class _Lowering:
             bias = dtype if is_float else DTYPES["int64"] if self._is_16_bit(op) else BIAS
             weights.append(self._constant((channels,), bias, scales))
         return weights
+
+    def _layer_signature(
+        self, op: Op, value: int, result: tuple[int, ...], attrs: dict[str, Any]
+    ) -> Hashable:
+        """All that the memory of a layer with weights depends on."""
+        weights = op.inputs[1]
+        computed = [self.at[weights]] if weights in self.at else []
+        constant = self._foreign(weights), self._dtype(self.source.tensors[weights], is_weight=True)
+        has_bias = op.inputs[2:3] not in ((), (ABSENT,))
+        read = self._signature([value, *computed])
+        return op.kind, read, constant, has_bias, result, self._output_dtype(op), *attrs.values()
 
     def _laid_out(self, value: int, shape: tuple[int, ...]) -> int:
         """Computed weights in the order of the dimensions that a kernel takes."""
@@ -566,7 +597,7 @@ class _Lowering:
             return self._windowed("DEPTHWISE_CONV_2D", window, constants, result, dtype, attrs)
 
         ways = [plain] if groups != image[3] else [depthwise] if groups > 1 else [plain, depthwise]
-        self._finish(op, self._one_of(ways), spatial)
+        self._finish(op, self._one_of(ways, self._layer_signature(op, window[0], result, attrs)), spatial)
         return True
 
     def _conv_transpose(self, op: Op) -> bool:

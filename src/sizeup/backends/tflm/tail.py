@@ -90,7 +90,7 @@ def tail_bytes(graphs: Sequence[Graph], build: Build, offline: Collection[tuple[
 
     `offline` are the tensors, as (subgraph, tensor), that an offline plan puts into the head.
     """
-    return _tails(graphs, build, offline, _all_requests(graphs, build)).whole
+    return _tails(graphs, build, offline, all_requests(graphs, build)).whole
 
 
 class _Tails(NamedTuple):
@@ -101,15 +101,16 @@ class _Tails(NamedTuple):
     whole: int
 
 
-_Requests: TypeAlias = "Sequence[Sequence[KernelRequests]]"  # by subgraph and operator
+Requests: TypeAlias = "Sequence[Sequence[KernelRequests]]"  # by subgraph and operator
 
 
-def _all_requests(graphs: Sequence[Graph], build: Build) -> _Requests:
+def all_requests(graphs: Sequence[Graph], build: Build) -> Requests:
+    """What every kernel requests; raises Incomplete as `kernel_requests` does."""
     return [[kernel_requests(graph, op, build) for op in graph.ops] for graph in graphs]
 
 
 def _tails(
-    graphs: Sequence[Graph], build: Build, offline: Collection[tuple[int, int]], requests: _Requests
+    graphs: Sequence[Graph], build: Build, offline: Collection[tuple[int, int]], requests: Requests
 ) -> _Tails:
     initialized = _end(
         0, _interpreter(build), _resource_table(graphs, build), _model(graphs, build), _data(graphs, build)
@@ -159,7 +160,7 @@ def _data(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
             yield _requested(extent(_known_kernel(op.source, build).data, build).size)
 
 
-def _persistent(graphs: Sequence[Graph], requests: _Requests) -> Iterator[Extent]:
+def _persistent(graphs: Sequence[Graph], requests: Requests) -> Iterator[Extent]:
     """What Prepare of all kernels requests."""
     assigned: set[object] = set()
     for graph, rows in zip(graphs, requests, strict=True):
@@ -270,13 +271,14 @@ def needed_bytes(
     head: int,
     buffers: int,
     offline: Collection[tuple[int, int]] = (),
+    requests: Requests | None = None,
 ) -> int:
     """The smallest arena, a multiple of 16 bytes, in which a model with known kernels initializes and runs.
 
     `head` and `buffers` are the size and the number of buffers of its memory plan. Prepare is assumed to
     allocate one TfLiteTensor per tensor of an operator, plus those in the table of kernels (`again`).
     """
-    requests = _all_requests(graphs, build)
+    requests = requests or all_requests(graphs, build)
     tails = _tails(graphs, build, offline, requests)
     planning = round_up(tails.prepared, ALIGNMENT) + _tables(graphs, build, buffers, requests)
     preparing = _prepare_peak(graphs, build, tails.initialized, requests)
@@ -284,7 +286,7 @@ def needed_bytes(
     return round_up(max(head + tails.whole, planning, preparing, least), ALIGNMENT)
 
 
-def _tables(graphs: Sequence[Graph], build: Build, buffers: int, requests: _Requests) -> int:
+def _tables(graphs: Sequence[Graph], build: Build, buffers: int, requests: Requests) -> int:
     handles = sum(len(each.scratch) for rows in requests for each in rows)
     tensors = sum(len(graph.tensors) for graph in graphs)
     end = _array_end(0, _REQUEST, handles + _SPARE_REQUESTS, build)
@@ -293,13 +295,14 @@ def _tables(graphs: Sequence[Graph], build: Build, buffers: int, requests: _Requ
     return round_up(end, ALIGNMENT) + buffers * extent(_PLANNER_ROW, build).size
 
 
-def _prepare_peak(graphs: Sequence[Graph], build: Build, used: int, requests: _Requests) -> int:
+def _prepare_peak(graphs: Sequence[Graph], build: Build, used: int, requests: Requests) -> int:
     """The maximum during Prepare: the tail so far, and the TfLiteTensors of one operator."""
     most, handles = 0, 0
+    tables = _array_end(0, _REQUEST, _SPARE_REQUESTS, build)
     for graph, rows in zip(graphs, requests, strict=True):
         for op, each in zip(graph.ops, rows, strict=True):
             used += sum(round_up(size, ALIGNMENT) for size in each.persistent)
-            end = _array_end(0, _REQUEST, handles + _SPARE_REQUESTS, build)
+            end = tables + handles * extent(_REQUEST, build).size
             tensors = _temporary_tensors(graph, op, end, build, has_persistent=bool(each.persistent))
             most = max(most, used + tensors)
             handles += len(each.scratch)
@@ -313,13 +316,14 @@ def _temporary_tensors(graph: Graph, op: Op, end: int, build: Build, *, has_pers
     for position in positions:  # slices, since a damaged file may lack tensors
         loaded += op.outputs[:1] if position < 0 else op.inputs[position:][:1]
     zero_points = 0
+    tensor, quantization = extent(_TENSOR, build), extent(_QUANTIZATION, build)
     for identity in loaded:
         if identity == ABSENT:
             continue
-        end = _array_end(end, _TENSOR, 1, build)
+        end = round_up(end, tensor.alignment) + tensor.size
         quant = graph.tensors[identity].quant
         if quant is not None:
-            end = _array_end(end, _QUANTIZATION, 1, build)
+            end = round_up(end, quantization.alignment) + quantization.size
             zero_points = 4 + 4 * quant.scale.size
             end = round_up(end, 4) + zero_points
     if kernel.overwrites and has_persistent and loaded and graph.tensors[loaded[-1]].quant is not None:
