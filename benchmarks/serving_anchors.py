@@ -17,8 +17,8 @@ import numpy as np
 from serving_fit import Data, data_of, held_out
 from serving_rows import CONFIGS, ROWS
 
-from sizeup.serving.factors import HALVING
-from sizeup.serving.rates import calibrations
+from sizeup.serving.steps.factors import HALVING
+from sizeup.serving.steps.rates import calibrations
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "calibrating.md"
 BLOCK = re.compile(r"(<!-- anchors -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -26,12 +26,12 @@ from serving_models import FIXED_BATCHES, Model, architecture
 from serving_regression import SHRINKAGE, SMOOTH, TPOT, Number, Values, demands_of, nudged
 from serving_rows import SHARED, errors
 
-from sizeup.language_models.clusters import cluster
-from sizeup.language_models.engines import engine_of
-from sizeup.language_models.layouts import Layout
-from sizeup.language_models.serving import gpus_of
-from sizeup.serving.rates import Rates, calibrations
-from sizeup.serving.step import Demand, Server, demand, seconds, server_of
+from sizeup.serving.memory.engines import engine_of
+from sizeup.serving.memory.gpus import gpus_of
+from sizeup.serving.memory.layouts import Layout
+from sizeup.serving.steps.rates import Rates, calibrations
+from sizeup.serving.steps.step import Demand, Server, demand, seconds, server_of
+from sizeup.targets.clusters import cluster
 
 ROWS = SHARED / "truth" / "llm_inference_bench.csv.gz"
 SOURCE = (

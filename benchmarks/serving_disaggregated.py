@@ -21,14 +21,14 @@ from serving_rows import CONFIGS, ROOT, SHARED, architecture_of, errors, measure
 
 from fitting.page import with_block
 from sizeup.errors import SizeupError
-from sizeup.language_models.architecture import Architecture
-from sizeup.language_models.clusters import cluster
-from sizeup.language_models.engines import engine_of
-from sizeup.language_models.layouts import Layout
-from sizeup.language_models.serving import gpus_of
-from sizeup.serving.disaggregation import Side, disaggregated_points, transfer
-from sizeup.serving.rates import calibrations
-from sizeup.serving.step import server_of
+from sizeup.serving.memory.engines import engine_of
+from sizeup.serving.memory.gpus import gpus_of
+from sizeup.serving.memory.layouts import Layout
+from sizeup.serving.models.architecture import Architecture
+from sizeup.serving.steps.rates import calibrations
+from sizeup.serving.steps.step import server_of
+from sizeup.serving.times.disaggregation import Side, disaggregated_points, transfer
+from sizeup.targets.clusters import cluster
 
 ROWS = SHARED / "llm" / "silicon_disaggregated.csv"
 PAGE = ROOT / "docs" / "llm-times.md"

@@ -1,7 +1,7 @@
 """Fit the rates of serving engines to the rows that are not frozen, and write the shipped calibrations.
 
 python benchmarks/serving_fit.py             # print held-out errors
-python benchmarks/serving_fit.py --write     # and write src/sizeup/serving/calibrations.toml
+python benchmarks/serving_fit.py --write     # and write src/sizeup/serving/steps/calibrations.toml
 python benchmarks/serving_fit.py --frozen    # and score the frozen rows: once, when the form is final
 
 With both, the tables of docs/llm-times.md are written. Held-out errors leave one model out; prediction
@@ -23,12 +23,12 @@ from serving_regression import ENGINES, SYSTEMS, Table, fit, predicted, table_of
 from serving_rows import CONFIGS, ROWS, Point, errors, measured, point, rows_of
 from serving_split import CONFIGURATION, is_frozen
 
-from sizeup.serving.rates import Rates
+from sizeup.serving.steps.rates import Rates
 
 ROOT = Path(__file__).resolve().parents[1]
 # Engines whose interval did not hold for frozen rows: SGLang's covered 80 % of TPOTs, families held out.
 WITHOUT_INTERVAL = frozenset({"sglang"})
-CALIBRATIONS = ROOT / "src" / "sizeup" / "serving" / "calibrations.toml"
+CALIBRATIONS = ROOT / "src" / "sizeup" / "serving" / "steps" / "calibrations.toml"
 PAGE = ROOT / "docs" / "llm-times.md"
 BLOCK = re.compile(r"(<!-- held-out errors -->\n).*?(<!-- end -->)", re.DOTALL)
 SOURCE = (

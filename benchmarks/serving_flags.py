@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sizeup.serving.times import Benchmark
+from sizeup.serving.times.closed_form import Benchmark
 
 REQUESTS_PER_CLIENT = 10  # of InferenceMAX; assumed for the others
 DEFAULT_TOKENS = 8192

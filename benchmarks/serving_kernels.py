@@ -24,7 +24,7 @@ import pyarrow.parquet as parquet
 import serving_kernel_forms as forms
 from damped_newton import minimum
 
-from sizeup.language_models.clusters import cluster
+from sizeup.targets.clusters import cluster
 
 ENGINES = ("vllm", "sglang", "trtllm")
 # Folder, multiprocessors, and L2 cache in MB.

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from sizeup.language_models.architecture import Architecture
-from sizeup.language_models.reader import architecture_of
+from sizeup.serving.models.architecture import Architecture
+from sizeup.serving.models.reader import architecture_of
 
 
 @dataclass(frozen=True)

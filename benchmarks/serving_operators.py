@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from serving_rows import SHARED, errors
 
-from sizeup.serving.rates import calibration_of
+from sizeup.serving.steps.rates import calibration_of
 from sizeup.targets import current_catalog
 
 ROWS = SHARED / "truth" / "vidur_ops.parquet"

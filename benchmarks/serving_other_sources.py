@@ -17,7 +17,7 @@ import serving_operators
 import serving_tokens
 from serving_fit import CALIBRATIONS, PAGE
 
-from sizeup.serving.rates import fixed_batches
+from sizeup.serving.steps.rates import fixed_batches
 
 FIXED_BATCHES = CALIBRATIONS.with_name("fixed_batches.toml")
 NEXT_TOKENS = CALIBRATIONS.with_name("next_tokens.toml")

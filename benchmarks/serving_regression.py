@@ -16,9 +16,9 @@ import numpy as np
 from damped_newton import minimum
 from serving_rows import Point
 
-from sizeup.serving.rates import Rates
-from sizeup.serving.step import Demand
-from sizeup.serving.times import Load, load, times_of
+from sizeup.serving.steps.rates import Rates
+from sizeup.serving.steps.step import Demand
+from sizeup.serving.times.closed_form import Load, load, times_of
 
 SMOOTH, SHRINKAGE = 0.15, 0.4
 TTFT_WEIGHT = 0.3  # of an error of TTFT, in errors of TPOT

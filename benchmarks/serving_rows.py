@@ -20,14 +20,14 @@ import numpy as np
 from serving_flags import benchmark_of
 
 from sizeup.errors import SizeupError
-from sizeup.language_models.architecture import Architecture
-from sizeup.language_models.clusters import cluster
-from sizeup.language_models.engines import engine_of
-from sizeup.language_models.layouts import Layout
-from sizeup.language_models.reader import read
-from sizeup.language_models.serving import gpus_of
-from sizeup.serving.step import Server, server_of
-from sizeup.serving.times import Benchmark
+from sizeup.serving.memory.engines import engine_of
+from sizeup.serving.memory.gpus import gpus_of
+from sizeup.serving.memory.layouts import Layout
+from sizeup.serving.models.architecture import Architecture
+from sizeup.serving.models.reader import read
+from sizeup.serving.steps.step import Server, server_of
+from sizeup.serving.times.closed_form import Benchmark
+from sizeup.targets.clusters import cluster
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared"))

@@ -3,9 +3,9 @@
     next token = bytes of weights / rate by precision + bytes of the cache / rate + layers x floor + constant
     first token = MACs / rate + MACs of attention / rate + bytes of weights / rate + layers x floor + constant
 
-All numbers are non-negative and fitted per device (`sizeup.serving.next_token` has the columns). INT4-MIXED
-is taken as 4 bits in groups of 128 with embedding and head of 8 bits; how many layers have 8 bits is not
-stated. Times of images, drafts and mixtures are left out.
+All numbers are non-negative and fitted per device (`sizeup.serving.times.next_token` has the columns).
+INT4-MIXED is taken as 4 bits in groups of 128 with embedding and head of 8 bits; how many layers have 8
+bits is not stated. Times of images, drafts and mixtures are left out.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from serving_fit import weighted_interval
 from serving_models import ON_LAPTOPS, ON_PHONES, Model, architecture
 from serving_rows import SHARED, errors
 
-from sizeup.language_models.architecture import Architecture
-from sizeup.language_models.local import stored_locally
-from sizeup.serving.next_token import PRECISIONS, first_columns, next_columns
+from sizeup.serving.memory.local import stored_locally
+from sizeup.serving.models.architecture import Architecture
+from sizeup.serving.times.next_token import PRECISIONS, first_columns, next_columns
 from sizeup.targets import device as device_of
 
 LAPTOPS = SHARED / "truth" / "openvino_llm.csv"

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from serving_rows import CONFIGS, MEASURED, ROWS, Point, errors, measured, points_of, rows_of
 
-from sizeup.serving.rates import calibrations
-from sizeup.serving.times import times
+from sizeup.serving.steps.rates import calibrations
+from sizeup.serving.times.closed_form import times
 
 COLUMNS = ("id", "tpot_ms", "tpot_low_ms", "tpot_high_ms", "ttft_ms", "ttft_low_ms", "ttft_high_ms")
 

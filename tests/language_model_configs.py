@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from published_configs import CONFIGS as CONFIGS
 from sizeup.formats.quantization_config import parse_quantization
-from sizeup.language_models.architecture import Architecture
-from sizeup.language_models.reader import architecture_of
+from sizeup.serving.models.architecture import Architecture
+from sizeup.serving.models.reader import architecture_of
 
 
 def architecture(name: str, weights: str | None = None) -> Architecture:

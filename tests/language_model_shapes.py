@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sizeup.language_models.architecture import Architecture, Attention, Experts, Layer, Role, Weight
+from sizeup.serving.models.architecture import Architecture, Attention, Experts, Layer, Role, Weight
 
 
 def _matrix(

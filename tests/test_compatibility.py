@@ -69,7 +69,7 @@ def keys(content: Any, place: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_schemas_only_grow_within_a_version_of_the_schema(written: Path, name: str) -> None:
-    before, after = loaded(written / name), loaded(files("sizeup.render.data") / name)
+    before, after = loaded(written / name), loaded(files(SCHEMAS[name]) / name)
     version = "schema_version"
     assert before["properties"].keys() >= {version, "tool"}
     if before["properties"][version] == after["properties"][version]:

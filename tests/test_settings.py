@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 from sizeup.checks import read_baselines, read_budgets
 from sizeup.errors import SizeupError, TargetError
 from sizeup.formats.config_json import parse_json as parse_config
-from sizeup.language_models.clusters import read_cluster
 from sizeup.latency import read_table
 from sizeup.mixed_precision.accuracy import read_accuracy
 from sizeup.mixed_precision.precision_map import read_precision_map
 from sizeup.results.precision import read_losses
 from sizeup.runtimes import read_profile
-from sizeup.serving.bench_files import read_runs
+from sizeup.serving.times.bench_files import read_runs
 from sizeup.settings import parse_json, parse_toml
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.spec import read_spec
 from sizeup.targets import Catalog, write
+from sizeup.targets.clusters import read_cluster
 from timing import cpu_seconds
 
 if sys.version_info >= (3, 11):

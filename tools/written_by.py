@@ -16,7 +16,8 @@ from pathlib import Path
 import sizeup
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "written_by"
-SCHEMAS = ("schema.json", "llm_schema.json")
+# Schemas by their packages.
+SCHEMAS = {"schema.json": "sizeup.render.data", "llm_schema.json": "sizeup.serving.render.data"}
 ANALYZED = "stm32l4r5zi"  # its latency of the sample has all parts
 CHECKED = "stm32f746"
 BUDGETS = f"""\
@@ -35,8 +36,8 @@ SWEEP = {
 def write(folder: Path) -> None:
     """Writes JSON, baselines, a precision map, a store of a sweep, and the JSON Schemas."""
     folder.mkdir(parents=True)
-    for name in SCHEMAS:
-        shutil.copy(str(files("sizeup.render.data") / name), folder)
+    for name, package in SCHEMAS.items():
+        shutil.copy(str(files(package) / name), folder)
     before = Path.cwd()
     os.chdir(folder)  # the files name the model by its path
     try:

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from sizeup.api.budgets import check_budgets
     from sizeup.api.check import check
     from sizeup.api.compare import compare
-    from sizeup.api.diffusion import diffusion
-    from sizeup.api.llm import llm
-    from sizeup.api.llm_grid import llm_grid
-    from sizeup.api.measure import calibrate, calibrate_serving, measure, utilization
+    from sizeup.api.measure import calibrate, measure, utilization
     from sizeup.api.models import count, load, load_rules
     from sizeup.api.plan import optimize, plan
     from sizeup.api.query import query
@@ -60,14 +57,11 @@ if TYPE_CHECKING:
         WriteError,
     )
     from sizeup.graph import Dim, Graph, GraphBuilder
-    from sizeup.language_models.layouts import Layout
     from sizeup.latency import Estimate, Utilization
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.results.check import Check
     from sizeup.results.comparison import Comparison
-    from sizeup.results.diffusion import Diffusion
     from sizeup.results.explanation import Explanation
-    from sizeup.results.llm import Serving
     from sizeup.results.measurement import Measurement
     from sizeup.results.plan import Plan
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront, Tradeoff
@@ -75,6 +69,13 @@ if TYPE_CHECKING:
     from sizeup.results.ranking import Ranking
     from sizeup.results.report import Report
     from sizeup.rewrite import Optimization
+    from sizeup.serving.api.calibrate import calibrate_serving
+    from sizeup.serving.api.diffusion import diffusion
+    from sizeup.serving.api.grid import llm_grid
+    from sizeup.serving.api.llm import llm
+    from sizeup.serving.memory.layouts import Layout
+    from sizeup.serving.results.diffusion import Diffusion
+    from sizeup.serving.results.llm import Serving
     from sizeup.sweeps import Sweep
     from sizeup.symbolic import SymbolicGraph
     from sizeup.targets import Board, Device, Runtime, Target, boards, devices, target
@@ -94,7 +95,7 @@ _MODULES = {
     "CorruptStore": "errors",
     "Cost": "cost",
     "Device": "targets",
-    "Diffusion": "results.diffusion",
+    "Diffusion": "serving.results.diffusion",
     "Dim": "graph",
     "DoesNotFit": "errors",
     "Estimate": "latency",
@@ -106,7 +107,7 @@ _MODULES = {
     "Incomplete": "errors",
     "InvalidGraph": "errors",
     "InvalidPlan": "errors",
-    "Layout": "language_models.layouts",
+    "Layout": "serving.memory.layouts",
     "LfsPointer": "errors",
     "LimitReached": "errors",
     "LoadError": "errors",
@@ -129,7 +130,7 @@ _MODULES = {
     "RuleError": "errors",
     "RunFailed": "errors",
     "Runtime": "targets",
-    "Serving": "results.llm",
+    "Serving": "serving.results.llm",
     "SizeupError": "errors",
     "StateChanged": "errors",
     "Sweep": "sweeps",
@@ -146,17 +147,17 @@ _MODULES = {
     "analyze": "api.analyze",
     "boards": "targets",
     "calibrate": "api.measure",
-    "calibrate_serving": "api.measure",
+    "calibrate_serving": "serving.api.calibrate",
     "check": "api.check",
     "check_budgets": "api.budgets",
     "compare": "api.compare",
     "count": "api.models",
     "devices": "targets",
-    "diffusion": "api.diffusion",
+    "diffusion": "serving.api.diffusion",
     "estimate": "api.analyze",
     "explain": "api.analyze",
-    "llm": "api.llm",
-    "llm_grid": "api.llm_grid",
+    "llm": "serving.api.llm",
+    "llm_grid": "serving.api.grid",
     "load": "api.models",
     "load_rules": "api.models",
     "measure": "api.measure",

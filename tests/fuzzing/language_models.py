@@ -17,15 +17,15 @@ from fuzzing import hf_configs
 from fuzzing.texts import Settings, toml
 from fuzzing.values import INTEGERS, changed_bytes, integer
 from published_configs import BENCHMARK, DIFFUSION
-from serving.test_bench_files import TRTLLM
-from sizeup.api.diffusion import diffusion
-from sizeup.api.llm import llm
-from sizeup.language_models import gguf, reader
-from sizeup.language_models.architecture import Architecture
-from sizeup.language_models.clusters import read_cluster
-from sizeup.language_models.layout_costs import evaluate
-from sizeup.language_models.layouts import enumerate_layouts
-from sizeup.serving.bench_files import read_runs
+from serving.times.test_bench_files import TRTLLM
+from sizeup.serving.api.diffusion import diffusion
+from sizeup.serving.api.llm import llm
+from sizeup.serving.memory.layout_costs import evaluate
+from sizeup.serving.memory.layouts import enumerate_layouts
+from sizeup.serving.models import gguf, reader
+from sizeup.serving.models.architecture import Architecture
+from sizeup.serving.times.bench_files import read_runs
+from sizeup.targets.clusters import read_cluster
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -363,7 +363,7 @@ def cluster(path: Path) -> Any:
 
 def llm_architecture() -> Architecture:
     """The architecture of a small valid file."""
-    from sizeup.language_models.gguf_header import Header, TensorInfo
+    from sizeup.serving.models.gguf_header import Header, TensorInfo
 
     metadata, tensors = gguf_files.gpt_oss()
     infos = tuple(TensorInfo(name, shape, "f16", 64, 128) for name, shape, _ in tensors)

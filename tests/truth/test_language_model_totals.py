@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sizeup.errors import LoadError
-from sizeup.language_models.reader import read
+from sizeup.serving.models.reader import read
 
 if sys.version_info >= (3, 11):
     import tomllib

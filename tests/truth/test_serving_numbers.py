@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from language_model_configs import architecture
-from sizeup.language_models.architecture import Weight
-from sizeup.language_models.cache import (
+from sizeup.serving.memory.engines import ENGINES
+from sizeup.serving.memory.gpus import gpus_of
+from sizeup.serving.memory.layouts import Layout
+from sizeup.serving.models.architecture import Weight
+from sizeup.serving.models.cache import (
     body_macs,
     decode_macs,
     head_macs,
@@ -14,9 +17,6 @@ from sizeup.language_models.cache import (
     sequence_cost,
     touched_experts,
 )
-from sizeup.language_models.engines import ENGINES
-from sizeup.language_models.layouts import Layout
-from sizeup.language_models.serving import gpus_of
 
 _GIB = 1 << 30
 

@@ -24,8 +24,18 @@ estimates are not part of the promise. Unknown values are `null`, never 0. Read 
 and accept further ones.
 """
 DOCUMENTS = (
-    ("schema.json", "JSON of analyze", "`sizeup analyze MODEL --json`, `-o report.json`, `Report.to_dict()`"),
-    ("llm_schema.json", "JSON of llm", "`sizeup llm CONFIG --json`, `Serving.to_dict()`"),
+    (
+        "sizeup.render.data",
+        "schema.json",
+        "JSON of analyze",
+        "`sizeup analyze MODEL --json`, `-o report.json`, `Report.to_dict()`",
+    ),
+    (
+        "sizeup.serving.render.data",
+        "llm_schema.json",
+        "JSON of llm",
+        "`sizeup llm CONFIG --json`, `Serving.to_dict()`",
+    ),
 )
 _PARQUET = """
 ## Parquet of sweep
@@ -38,10 +48,10 @@ point.
 def page() -> Iterator[str]:
     """The page."""
     yield _HEAD
-    for file, title, source in DOCUMENTS:
-        resource = f'importlib.resources.files("sizeup.render.data") / "{file}"'
+    for package, file, title, source in DOCUMENTS:
+        resource = f'importlib.resources.files("{package}") / "{file}"'
         yield f"\n## {title}\n\n{source}. The JSON Schema: `{resource}`.\n"
-        schema = json.loads((files("sizeup.render.data") / file).read_text("utf-8"))
+        schema = json.loads((files(package) / file).read_text("utf-8"))
         yield from table(("key", "type", "meaning"), _keys(schema, schema, ""))
     yield _PARQUET
     yield from table(

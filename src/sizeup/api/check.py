@@ -100,7 +100,7 @@ def check(
     served |= {"kv": kv, "layout": layout, "ttft": ttft, "tpot": tpot}
     is_served = any(value is not None for value in served.values())
     if is_served or (isinstance(target, str) and is_cluster(target)):
-        from sizeup.api.check_llm import check_served
+        from sizeup.serving.api.check import check_served
 
         others = (inputs, kwargs, bind, precision, flash, arena, latency, energy, macs, params)
         served["ram"] = ram

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from sizeup.errors import TargetError
 from sizeup.formats import Inputs
 
 if TYPE_CHECKING:
-    from sizeup.calibration import Calibration, ServingCalibration
+    from sizeup.calibration import Calibration
     from sizeup.latency import Utilization
     from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.results.measurement import Measurement
@@ -127,29 +127,3 @@ def calibrate(
         runtime, device, paths[0], paths[1], model, bind, threads, seconds, paths[2]
     )
     return calibration.calibrate(order, progress)
-
-
-def calibrate_serving(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    model: str | os.PathLike[str],
-    target: str,
-    layout: str | None = None,
-    weights: str | None = None,
-    kv: str | None = None,
-    out: str | os.PathLike[str] | None = None,
-) -> ServingCalibration:
-    """Compare benchmarks of a language model on a server with estimates, and store what was measured.
-
-    `files` are results of `vllm bench serve`, `sglang.bench_serving` or `trtllm-bench`, `model` is the
-    config.json, `target` a cluster and an engine such as "8xh100/vllm"; `layout`, `weights` and `kv` are
-    those of the server, as for `llm`. Afterwards `llm` corrects its times for this model in this layout.
-    """
-    from sizeup import calibration
-
-    paths = [files] if isinstance(files, str | os.PathLike) else files
-    options = calibration.ServingCalibrationOptions(
-        tuple(os.fspath(path) for path in paths), os.fspath(model), target, layout, weights, kv,
-        None if out is None else Path(out),
-    )  # fmt: skip
-    return calibration.calibrate_serving(options)

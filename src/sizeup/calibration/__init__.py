@@ -11,7 +11,6 @@ from sizeup.calibration.regression import (
     fit_calibration,
     network_measurement,
 )
-from sizeup.calibration.serving import ServingCalibration, ServingCalibrationOptions, calibrate_serving
 
 __all__ = [
     "MIN_MEASUREMENTS",
@@ -21,10 +20,7 @@ __all__ = [
     "FittedRates",
     "HeldOutPrediction",
     "NetworkMeasurement",
-    "ServingCalibration",
-    "ServingCalibrationOptions",
     "calibrate",
-    "calibrate_serving",
     "fit_calibration",
     "network_measurement",
     "networks",

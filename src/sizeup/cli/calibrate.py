@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,7 @@ from sizeup.cli import completion
 from sizeup.cli.options import TIMED, Bind, Json, bindings
 from sizeup.cli.runner import command
 
-if TYPE_CHECKING:
-    from sizeup.calibration import ServingCalibration
-
+_SERVING = "sizeup.serving.cli.calibrate"  # the module of --serving
 EXAMPLE = "Example: sizeup calibrate --runtime ort, then sizeup analyze model.onnx -d this-machine/ort"
 
 
@@ -111,14 +109,9 @@ def calibrate(
     from sizeup.render.console import measurement
 
     if serving:
-        corrected = _serving_calibration(
-            serving, model, device, {"--csv": csv, "--profile": profile, "--bind": bind},
-            layout=layout, weights=weights, kv=kv, out=output,
-        )  # fmt: skip
-        if json:
-            terminal.print_json(corrected.to_dict())
-        else:
-            measurement.render_serving_calibration(corrected, terminal.output())
+        others = {"--csv": csv, "--profile": profile, "--bind": bind}
+        options = {"layout": layout, "weights": weights, "kv": kv, "out": output}
+        import_module(_SERVING).calibrate(serving, model, device, others, options, as_json=json)
         return
     for name, value in {"--layout": layout, "--weights": weights, "--kv": kv}.items():
         if value is not None:
@@ -140,22 +133,3 @@ def calibrate(
         terminal.print_json(calibration.to_dict())
     else:
         measurement.render_calibration(calibration, terminal.output())
-
-
-def _serving_calibration(
-    files: list[Path],
-    model: str | None,
-    device: str | None,
-    others: Mapping[str, object],
-    **options: Any,
-) -> ServingCalibration:
-    from sizeup.api import measure as api
-
-    for name, value in others.items():
-        if value:
-            raise typer.BadParameter("cannot be combined with --serving", param_hint=name)
-    if model is None or device is None:
-        raise typer.BadParameter(
-            "needs --model config.json and --device TARGET, e.g. 8xh100/vllm", param_hint="--serving"
-        )
-    return api.calibrate_serving(files, model=model, target=device, **options)

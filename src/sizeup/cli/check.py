@@ -28,8 +28,8 @@ from sizeup.cli.runner import BAD_INPUT, FAILED, INCOMPLETE, command
 if TYPE_CHECKING:
     from sizeup.api.limits import WorkLimits
     from sizeup.checks.baselines import Update
-    from sizeup.checks.language_models import ServingCheck
     from sizeup.results.check import Check
+    from sizeup.serving.checks.check import ServingCheck
 
 EXAMPLE = "Example: sizeup check model.tflite -d stm32f746/tflm --latency 20ms"
 
@@ -235,7 +235,7 @@ def check(
                 work_limits=limits_of_work,
             )
         elif language_check is not None:
-            from sizeup.api.check_llm import check_language_models
+            from sizeup.serving.api.check import check_language_models
 
             searched = remedies is not False
             checks = check_language_models(models or (), language_check, searched, progress)
@@ -319,9 +319,9 @@ def _language_check(
         raise typer.BadParameter(
             f"cannot be combined with {', '.join(names) or f'-d {device}'}", param_hint=sorted(others)[0]
         )
-    from sizeup.api.check_llm import serving_check
-    from sizeup.cli.llm import counts_of, tokens_of
-    from sizeup.language_models.deployment import INPUT, OUTPUT
+    from sizeup.serving.api.check import serving_check
+    from sizeup.serving.cli.llm import counts_of, tokens_of
+    from sizeup.serving.memory.deployment import INPUT, OUTPUT
 
     prompt, answer, concurrency = language["--in"], language["--out"], language["--concurrency"]
     return serving_check(

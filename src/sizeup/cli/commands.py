@@ -149,6 +149,7 @@ VERBS = (
     *("precision", "tradeoff", "optimize", "sweep", "query", "ops", "demo", "devices"),
 )
 """The commands in the order of --help; each is the function of that name in its module."""
+_MODULES = {"llm": "sizeup.serving.cli.llm", "diffusion": "sizeup.serving.cli.diffusion"}
 
 
 class _Commands(Mapping[str, Any]):
@@ -161,7 +162,7 @@ class _Commands(Mapping[str, Any]):
         if name not in VERBS:
             raise KeyError(name)
         if name not in self._built:
-            module = import_module(f"sizeup.cli.{name}")
+            module = import_module(_MODULES.get(name, f"sizeup.cli.{name}"))
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(name, cls=Command, epilog=module.EXAMPLE)(getattr(module, name))
             self._built[name] = typer.main.get_command(single)

@@ -15,8 +15,8 @@ from sizeup.cli.runner import command
 from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
-    from sizeup.language_models.clusters import Cluster
     from sizeup.targets import Board, Device
+    from sizeup.targets.clusters import Cluster
 
 EXAMPLE = "Example: sizeup devices stm32f746"
 
@@ -81,8 +81,8 @@ def devices(
     """List known devices and clusters or boards, print one with its sources, or rank boards for a model."""
     from sizeup import targets
     from sizeup.cli.runner import device_files, parse_device_file
-    from sizeup.language_models.clusters import cluster, shipped_clusters
     from sizeup.targets.cluster_names import is_cluster
+    from sizeup.targets.clusters import cluster, shipped_clusters
 
     if model is not None:
         _check_ranking(kind, markdown, template)

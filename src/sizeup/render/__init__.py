@@ -1,7 +1,7 @@
 """Renderers: pure functions of results, chosen by the type of the result and the file name extension.
 
 A renderer computes nothing: all its numbers are in the result. The tables below name every renderer as
-`module:function`, relative to this package; a module is imported on first use.
+`module:function`, relative to this package, or with all of its name; a module is imported on first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Writer:
     quantity: str | None = None  # the quantity of an overlay
     writes: bool = False  # whether it writes the file
     is_timed: bool = False  # whether it needs a latency estimate, hence a target
-    reader: str = ""  # module:function of the package that reads the file again
+    reader: str = ""  # module:function that reads the file again
 
 
 _OVERLAY = "interop.model_explorer:lines"
@@ -60,7 +60,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     },
     "PrecisionAssignment": {
         ".json": Writer(
-            "data.precision:mapping_lines", reader="mixed_precision.precision_map:read_precision_map"
+            "data.precision:mapping_lines", reader="sizeup.mixed_precision.precision_map:read_precision_map"
         )
     },
     "PrecisionFront": {".json": _JSON, ".csv": Writer("data.precision:front_csv_lines")},
@@ -74,7 +74,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     "Measurement": {".json": _JSON},
     "Ranking": {".json": _JSON},
     "Diffusion": {".json": _JSON},
-    "Serving": {".json": _JSON, ".html": Writer("html.llm:lines")},
+    "Serving": {".json": _JSON, ".html": Writer("sizeup.serving.render.html.page:lines")},
     "QueryResult": {
         ".csv": Writer("data.query:save", writes=True),
         ".parquet": Writer("data.query:save", writes=True),
@@ -111,8 +111,8 @@ _PLAIN_DATA = {
     "Tradeoff": "data.precision:tradeoff",
     "Measurement": "data.measurement:to_dict",
     "Ranking": "data.boards:ranking_to_dict",
-    "Diffusion": "data.diffusion:to_dict",
-    "Serving": "data.llm:to_dict",
+    "Diffusion": "sizeup.serving.render.data.diffusion:to_dict",
+    "Serving": "sizeup.serving.render.data.llm:to_dict",
     "QueryResult": "data.query:to_dict",
 }
 _FRAMES = {
@@ -148,7 +148,7 @@ def save(result: Any, path: str | os.PathLike[str], *, raw_csv: bool = False) ->
         function(result, path, **options)
     else:
         lines = map(_INERT.get(Path(path).suffix.lower(), str), function(result, **options))
-        reader = _function(writer.reader, "sizeup") if writer.reader else None
+        reader = _function(writer.reader) if writer.reader else None
         write_text(path, lines, check=reader)
 
 
@@ -208,9 +208,10 @@ def _of(table: dict[str, str], result: Any, form: str) -> Any:
     return _function(address)
 
 
-def _function(address: str, package: str = __name__) -> Any:
+def _function(address: str) -> Any:
     module, _, name = address.partition(":")
-    return getattr(import_module(f"{package}.{module}"), name)
+    module = module if module.startswith("sizeup.") else f"{__name__}.{module}"
+    return getattr(import_module(module), name)
 
 
 def _writer(result_type: str, path: str | os.PathLike[str]) -> tuple[str, Writer]:

@@ -1,1 +1,1 @@
-"""Times of language models that a serving engine runs on a cluster: steps, TPOT and TTFT."""
+"""Configurations of language models enter; their memory, times, cost and verdicts on clusters leave."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import pickle
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from sizeup.errors import LoadError
 from sizeup.files import is_file, is_folder
 from sizeup.formats.digest import content_digest
 from sizeup.formats.names import is_code
-from sizeup.language_models.reader import checkpoint_digest
 
 # A format and the bit length of the file size: models of one class take about the same time.
 SizeClass: TypeAlias = tuple[str, int]
 
+_LANGUAGE_MODELS = "sizeup.serving.sweeps"
 _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
 
@@ -83,6 +84,11 @@ class Factory:
         return self.factory(*self.args, **dict(self.kwargs))
 
 
+def language_models() -> Any:
+    """What sweeps do with language models: their points, rows and digests. Imported if there are any."""
+    return importlib.import_module(_LANGUAGE_MODELS)
+
+
 def digest_of(*parts: str | bytes) -> str:
     """A digest of several texts."""
     sha256 = hashlib.sha256()
@@ -106,7 +112,8 @@ def _content_digest(source: str) -> str:
 def _file_digest(path: Path) -> str:
     """The digest of a file's content, or of its path and error if it cannot be read."""
     try:
-        return (checkpoint_digest(path) if _is_checkpoint(path) else content_digest(path))[:32]
+        digest = language_models().checkpoint_digest if _is_checkpoint(path) else content_digest
+        return str(digest(path))[:32]
     except OSError as error:
         return digest_of("unreadable", str(path), str(error.errno))
     except LoadError as error:

@@ -11,30 +11,25 @@ from importlib.metadata import version
 from typing import Any, TypeAlias
 
 from sizeup import dtypes
-from sizeup.language_models.clusters import Cluster
-from sizeup.language_models.deployment import INPUT, OUTPUT
-from sizeup.language_models.engines import engine_of
-from sizeup.serving.rates import calibrations
+from sizeup.sweeps.models import language_models
 from sizeup.sweeps.schema import STORED
 from sizeup.targets import Target, current_catalog
+from sizeup.targets.clusters import Cluster
 
 _SEPARATOR = "\0"
 # A batch, shapes and bindings, the latter two as JSON.
 PointShape: TypeAlias = tuple[int | None, str, str]
 
 
-DEFAULT_LAYOUT = "default"
-
-
 @dataclass(frozen=True, slots=True)
 class ServingPoint:
     """How a language model is served: tokens of prompt and answer, sequences at once, cache and layout."""
 
-    input: int = INPUT
-    output: int = OUTPUT
-    concurrency: int = 1
-    kv: str = STORED  # stored: as the checkpoint states
-    layout: str = DEFAULT_LAYOUT
+    input: int
+    output: int
+    concurrency: int
+    kv: str  # stored: as the checkpoint states
+    layout: str  # default: the widest tensor parallelism
 
     @property
     def text(self) -> str:
@@ -117,24 +112,12 @@ def point_set_of(points: Iterable[Point], clusters: Mapping[str, Cluster] | None
     clusters = clusters or {}
     catalog = current_catalog()
     digests = {
-        name: cluster_digest(name, clusters[name])
+        name: _digest(*language_models().cluster_parts(name, clusters[name]))
         if name in clusters
         else target_digest(catalog.target(name))
         for name in dict.fromkeys(point.target for point in once)
     }
     return PointSet(once, digests, version("sizeup"), clusters)
-
-
-def cluster_digest(target: str, cluster: Cluster) -> str:
-    """A digest of a cluster, the serving engine of a target and what times are based on.
-
-    It does not depend on file paths.
-    """
-    engine = engine_of(target.rpartition("/")[2])
-    plain = replace(cluster, device=replace(cluster.device, file=""))
-    measured = f"{cluster.device.name}/{engine.name}"
-    anchors = [repr(anchor) for anchor in current_catalog().anchors() if anchor.target == measured]
-    return _digest(repr(plain), repr(engine), repr(calibrations().get(engine.name)), *anchors)
 
 
 def target_digest(target: Target) -> str:

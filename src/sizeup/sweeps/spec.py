@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,25 @@ from typing import Any
 from sizeup import dtypes
 from sizeup.errors import SizeupError, TargetError
 from sizeup.files import read_problem, read_settings
+from sizeup.formats.names import is_language_model
 from sizeup.patterns import is_wild
 from sizeup.settings import parse_toml
-from sizeup.sweeps import serving_spec
+from sizeup.sweeps.models import language_models
 from sizeup.sweeps.points import Point, PointSet, point_set_of, shapes_text
 from sizeup.sweeps.schema import STORED
 from sizeup.sweeps.worker import Limits
 from sizeup.targets import boards, current_catalog, devices, quantities
+from sizeup.targets.cluster_names import is_cluster
+from sizeup.targets.clusters import Cluster
 from sizeup.targets.table import Table
 from sizeup.units import quoted
 
 _GRID = ("targets", "precisions", "batch", "shapes", "bind")
-_KEYS = ("models", "generate", "exclude", *_GRID, *serving_spec.KEYS, "points", "limits")
-_POINT_KEYS = ("target", "precision", "batch", "shapes", "bind", *serving_spec.POINT_KEYS)
+# Of language models.
+_SERVED = ("weights", "kv", "layouts", "input", "output", "concurrency")
+_SERVED_POINT = ("weights", "kv", "layout", "input", "output", "concurrency")
+_KEYS = ("models", "generate", "exclude", *_GRID, *_SERVED, "points", "limits")
+_POINT_KEYS = ("target", "precision", "batch", "shapes", "bind", *_SERVED_POINT)
 _LIMIT_KEYS = ("seconds", "memory", "tries")
 _MOST = 2**31
 
@@ -71,7 +77,7 @@ def _spec(table: Table, folder: Path) -> Spec:
     models, generate = _texts(table, "models"), _texts(table, "generate")
     if not models and not generate:
         raise table.error('no models; name them as models = ["folder/*.onnx", "timm:resnet50"]')
-    clusters = serving_spec.Clusters()
+    clusters: dict[str, Cluster] = {}
     points = [*_grid(table, folder, clusters, models)]
     points += [_point(entry, folder, clusters, models) for entry in table.tables("points")]
     if not points:
@@ -86,12 +92,12 @@ def _texts(table: Table, name: str) -> tuple[str, ...]:
 
 
 def _grid(
-    table: Table, folder: Path, clusters: serving_spec.Clusters, models: tuple[str, ...]
+    table: Table, folder: Path, clusters: dict[str, Cluster], models: tuple[str, ...]
 ) -> Iterator[Point]:
     """Every combination of target, precision, batch and shapes, or of how a language model is served."""
     texts = _texts(table, "targets")
-    if serving_spec.is_of_language_models(table, texts, folder, models):
-        yield from serving_spec.serving_grid(table, texts, folder, clusters)
+    if _is_of_language_models(table, texts, folder, models):
+        yield from language_models().serving_grid(table, texts, folder, clusters)
         return
     names = [name for text in texts for name in _targets(table, text)]
     stray = [key for key in _GRID[1:] if key in table.values]
@@ -106,16 +112,28 @@ def _grid(
                     yield Point(target, precision, batch, shapes, bind)
 
 
-def _point(table: Table, folder: Path, clusters: serving_spec.Clusters, models: tuple[str, ...]) -> Point:
+def _point(table: Table, folder: Path, clusters: dict[str, Cluster], models: tuple[str, ...]) -> Point:
     table.check_keys(_POINT_KEYS)
-    if serving_spec.is_of_language_models(table, (table.text("target"),), folder, models):
-        return serving_spec.serving_point(table, folder, clusters)
+    if _is_of_language_models(table, (table.text("target"),), folder, models):
+        point: Point = language_models().serving_point(table, folder, clusters)
+        return point
     return Point(
         current_catalog().target(table.text("target")).name,
         _precision(table, table.text("precision", STORED)),
         table.integer("batch", 1, _MOST),
         _shapes(table.table("shapes")),
         _bind(table),
+    )
+
+
+def _is_of_language_models(
+    table: Table, targets: Sequence[str], folder: Path, models: Sequence[str] = ()
+) -> bool:
+    """Whether a table sets a key of language models, one of its targets is a cluster, or all models are."""
+    if models and targets and all(map(is_language_model, models)):
+        return True
+    return any(key in table.values for key in (*_SERVED, *_SERVED_POINT)) or any(
+        is_cluster(text, folder) for text in targets
     )
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import SizeupError, WorkerFailed
 from sizeup.sweeps.evaluate import Row, classify_error, evaluate, failure_row
-from sizeup.sweeps.models import Identity, Model
+from sizeup.sweeps.models import Identity, Model, language_models
 from sizeup.sweeps.points import Point, PointSet
-from sizeup.sweeps.serving import evaluate_serving
 from sizeup.units import size
 from sizeup.workers import CRASHED, OUT_OF_MEMORY, TIMED_OUT, Supervisor
 
@@ -148,7 +147,7 @@ def rows_of(
     others = point_set.subset(point for point in point_set.points if point.serving is None)
     rows = chain(
         evaluate(source, others, model.file_bytes, is_last=is_last, bound=bound) if others.points else (),
-        evaluate_serving(source, served, is_last=is_last) if served.points else (),
+        language_models().evaluate_serving(source, served, is_last=is_last) if served.points else (),
     )
     for point, row in rows:
         if "error" in row:

@@ -10,7 +10,7 @@ from sizeup import units
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sizeup.results.parts import Cluster, Link
+    from sizeup.targets.clusters import Cluster, Link
 
 _TITLES = ("device", "devices", "memory each", "link", "network")
 

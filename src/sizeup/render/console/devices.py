@@ -24,7 +24,7 @@ from sizeup.targets import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sizeup.results.parts import Cluster
+    from sizeup.targets.clusters import Cluster
 
 _WIDE = 100  # cells of a terminal that has room for all columns and for whole names
 _SHOWN = ("int8", "fp16", "fp32")

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         AttributedKernel,
         Calibration,
         ModuleTime,
-        ServingCalibration,
         Utilization,
     )
 
@@ -251,33 +250,3 @@ def _calibration_lines(calibration: Calibration) -> Iterator[tuple[str, str]]:
         )
     yield "saved in", printable(str(calibration.path))
     yield "next", printable(f"sizeup analyze MODEL -d {calibration.target}")
-
-
-_SERVING_TITLES = ("requests", "input", "output", "TPOT", "estimated", "TTFT", "estimated", "file")
-
-
-def render_serving_calibration(calibration: ServingCalibration, console: Console) -> None:
-    """Print measured and estimated times, and how later estimates are corrected."""
-    title = f"{calibration.model} on {calibration.target}, {calibration.layout}, cache {calibration.kv}"
-    console.print(Text(printable(title), style="bold"))
-    rows = [
-        (
-            *(f"{count:,}" for count in (each.run.requests, each.run.input, each.run.output)),
-            units.duration(each.run.tpot),
-            units.duration(each.tpot),
-            "not used" if each.run.ttft is None else units.duration(each.run.ttft),
-            units.duration(each.ttft),
-            printable(each.run.file),
-        )
-        for each in calibration.measurements
-    ]
-    print_rows(console, _SERVING_TITLES, rows)
-    console.print()
-    ttft = calibration.ttft_factor
-    first = "" if ttft is None else f", TTFT x {ttft:.2f}"
-    text = f"TPOT x {calibration.tpot_factor:.2f}{first} (geometric mean of measured / estimated)"
-    print_labeled(console, "correction", text, "bold")
-    for note in calibration.notes:
-        print_labeled(console, "note", printable(note))
-    print_labeled(console, "saved in", printable(str(calibration.path)))
-    print_labeled(console, "next", "sizeup llm with the same model, target, layout and precisions")

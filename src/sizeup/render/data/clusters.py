@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Cluster, Link
+    from sizeup.targets.clusters import Cluster, Link
 
 
 def to_dict(cluster: Cluster) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sizeup.render.data import clusters
 from sizeup.targets import Device, Energy, Memory, Power, Runtime, Standing, TargetCalibration, Unit
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Cluster
+    from sizeup.targets.clusters import Cluster
 
 
 def to_dict(device: Device) -> dict[str, Any]:

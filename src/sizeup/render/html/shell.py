@@ -40,8 +40,9 @@ _PAGE = """<!DOCTYPE html>
 
 @cache
 def static(name: str) -> str:
-    """Returns the text of a style or a script in `static/`."""
-    return files("sizeup.render.html").joinpath("static", name).read_text("utf-8")
+    """Returns the text of a style or a script in `static/`, of another package if named `package:file`."""
+    package, _, file = name.rpartition(":")
+    return files(package or "sizeup.render.html").joinpath("static", file).read_text("utf-8")
 
 
 @cache

@@ -1,1 +1,0 @@
-"""Memory, capacity and layouts of language models, from their configuration alone."""

@@ -1,0 +1,1 @@
+"""A model and how it is served enter; limits with their amounts and remedies leave."""

@@ -1,0 +1,1 @@
+"""Typed options enter; output and exit codes leave."""

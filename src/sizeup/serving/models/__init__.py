@@ -1,0 +1,1 @@
+"""Configurations and headers of model files enter; architectures leave: layers, weights, cache and MACs."""

@@ -1,0 +1,1 @@
+"""Results enter; text, JSON and pages leave."""

@@ -1,0 +1,1 @@
+"""Deployments and times enter; frozen results leave."""
