@@ -19,6 +19,7 @@ FEW = 3  # names in a condition are no list
 TEXT = 0.6  # of the words of a text, if it is a list of names
 # Modules that have one row per operator: what a format, a runtime or another tool knows of it.
 TABLES = {
+    "formats/tflite/operators.py": "what LiteRT and its files know",
     "conventions/table.py": "how other tools count",
     "mixed_precision/recipes/ai_edge_quantizer.py": "what ai-edge-quantizer writes",
 }
@@ -46,7 +47,6 @@ NOT_MOVED = {
     "backends/tflm/overlap.py": 2,
     "backends/tflm/product_rules.py": 1,
     "backends/tflm/support.py": 1,
-    "calibration/write_tflite.py": 2,
     "checks/npu_support.py": 2,
     "formats/onnx/inference_overrides.py": 1,
     "formats/onnx/node_inference.py": 3,
@@ -59,14 +59,6 @@ NOT_MOVED = {
     "formats/onnx/shape_rules/windows.py": 2,
     "formats/onnx/simulated_quantization.py": 1,
     "formats/onnx/unsafe.py": 1,
-    "formats/tflite/control.py": 1,
-    "formats/tflite/inferred_shapes.py": 1,
-    "formats/tflite/lowering.py": 1,
-    "formats/tflite/model.py": 1,
-    "formats/tflite/output_shapes.py": 8,
-    "formats/tflite/rounded_model.py": 1,
-    "formats/tflite/stablehlo.py": 1,
-    "formats/tflite/symbolic_batch.py": 5,
     "formats/torch/control_flow.py": 1,
     "formats/torch/lowering.py": 1,
     "formats/torch/operators.py": 1,

@@ -11,18 +11,14 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from sizeup.calibration.network_spec import Layer, NetworkSpec
+from sizeup.formats.tflite.operators import operator_of
+from sizeup.ops import cost_rule_of
 
 # Scale of quantized values; weights are scaled so that no layer exceeds the range.
 SCALE = 0.02
 _UNIT_RANGE = (1 / 256, -128)  # scale and zero point of values between 0 and 1
 _FUSED = {"relu": 1, "relu6": 3}
-# Operator versions that support int8; float operators have version 1.
-_VERSIONS = {
-    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "ADD": 2, "MUL": 2, "SUB": 2,
-    "BATCH_MATMUL": 2, "SOFTMAX": 2, "LOGISTIC": 2, "TANH": 2, "AVERAGE_POOL_2D": 2, "MAX_POOL_2D": 2,
-    "MEAN": 2, "CONCATENATION": 2, "SLICE": 2, "TRANSPOSE": 2, "RELU": 2, "RELU6": 2,
-}  # fmt: skip
-_FIXED_VERSIONS = {"RESIZE_BILINEAR": 3, "GELU": 1}  # the same for all dtypes
+_FLOAT_VERSIONS = {"RESIZE_BILINEAR": 3}  # the others are of version 1
 
 
 def tflite_file(sketch: NetworkSpec, seed: int = 0) -> bytes:
@@ -130,7 +126,7 @@ class _Writer:
             code = schema.OperatorCodeT()
             number = getattr(schema.BuiltinOperator, name)
             code.builtinCode, code.deprecatedBuiltinCode = number, min(number, 127)
-            code.version = _FIXED_VERSIONS.get(name, _VERSIONS.get(name, 1) if self.is_int8 else 1)
+            code.version = operator_of(name).int8_version if self.is_int8 else _FLOAT_VERSIONS.get(name, 1)
             self.model.operatorCodes.append(code)
             self.codes[name] = len(self.codes)
         return self.codes[name]
@@ -141,10 +137,10 @@ class _Writer:
             return self.op(
                 "MUL", [value, self.activation("sigmoid", value, shape)], self.value("", shape), "MulOptions"
             )
-        op_names = {"sigmoid": "LOGISTIC", "hardswish": "HARD_SWISH", "gelu": "GELU", "tanh": "TANH"}
-        op_name = op_names.get(name, name.upper())
+        rule = cost_rule_of(name)
+        assert rule is not None, name
         output = self.value(name, shape) if name != "tanh" else self.value("", shape, 1 / 128)
-        return self.op(op_name, [value], output, "GeluOptions" if name == "gelu" else "")
+        return self.op(rule.tflite[0], [value], output, "GeluOptions" if name == "gelu" else "")
 
     def _op_with_activation(
         self, layer: Layer, op_name: str, inputs: list[int], table: str, **fields: Any

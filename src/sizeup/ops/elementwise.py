@@ -124,7 +124,7 @@ elementwise(
     "aten.clamp aten.clamp_min aten.clamp_max aten.clip quantized.clamp",
     "Clip",
     "STABLEHLO_CLAMP",
-    traits="activation folded",
+    traits="activation folded keeps_shape",
 )
 elementwise("cbrt", "-", "-", "STABLEHLO_CBRT")
 elementwise("angle", "aten.angle aten.polar")
@@ -236,7 +236,7 @@ elementwise(
     "GELU",
     formula=_gelu,
     summary="1 operation per output element, 2 if a bias is added first.",
-    traits="activation exponential",
+    traits="activation exponential keeps_shape",
     latency="activation",
 )
 elementwise("mish", "aten.mish", "Mish", traits="activation exponential", latency="activation")
@@ -275,7 +275,7 @@ elementwise(
     "SELECT SELECT_V2 STABLEHLO_SELECT",
 )
 elementwise("is_special", "aten.isnan aten.isinf aten.isfinite", "IsNaN IsInf")
-elementwise("triangle", "aten.tril aten.triu", "Trilu com.microsoft::Trilu")
+elementwise("triangle", "aten.tril aten.triu", "Trilu com.microsoft::Trilu", traits="keeps_shape")
 elementwise(
     "bucketize",
     "aten.bucketize aten.searchsorted",
@@ -292,7 +292,7 @@ elementwise(
     "Cast CastLike",
     "CAST STABLEHLO_CONVERT",
     reads=reads_first,
-    traits="converts",
+    traits="converts keeps_shape",
     latency="quantize",
     alike="conversion",
 )
@@ -304,7 +304,7 @@ elementwise(
     "QuantizeLinear com.microsoft::QuantizeLinear",
     "QUANTIZE",
     operations=2,
-    traits="converts",
+    traits="converts keeps_shape",
     latency="quantize",
     alike="conversion",
 )
@@ -315,7 +315,7 @@ elementwise(
     operations=4,
     overwrites=False,
     summary="4 operations per output element: minimum, maximum, scale and round.",
-    traits="converts",
+    traits="converts keeps_shape",
     latency="quantize",
     alike="conversion",
 )
@@ -327,7 +327,7 @@ elementwise(
     "DequantizeLinear com.microsoft::DequantizeLinear",
     "DEQUANTIZE",
     operations=2,
-    traits="converts",
+    traits="converts keeps_shape",
     latency="quantize",
     alike="conversion",
 )
@@ -338,7 +338,7 @@ elementwise(
     "-",
     "FAKE_QUANT",
     operations=4,
-    traits="converts",
+    traits="converts keeps_shape",
     alike="conversion",
 )
 elementwise("complex_part", "-", "-", "REAL IMAG", traits="converts")

@@ -104,6 +104,7 @@ register(
         ),
         onnx=names("Scatter ScatterElements ScatterND"),
         overwrites=True,
+        traits=("keeps_shape",),
     )
 )
 register(

@@ -48,18 +48,18 @@ def _pooling(call: Call) -> Dim:
     return call.input(0).elements if taps is None else taps * call.output.elements
 
 
-reduction("sum", "aten.sum aten.nansum", "ReduceSum ReduceLogSum", "SUM", traits="reduces")
+reduction("sum", "aten.sum aten.nansum", "ReduceSum ReduceLogSum", "SUM", traits="reduces reduces_axes")
 reduction(
     "mean",
     "aten.mean aten.nanmean",
     "ReduceMean com.microsoft::QLinearReduceMean",
     "MEAN",
-    traits="reduces",
+    traits="reduces reduces_axes",
     alike="pool",
 )
-reduction("max", "aten.max aten.amax", "ReduceMax", "REDUCE_MAX", traits="reduces")
-reduction("min", "aten.min aten.amin", "ReduceMin", "REDUCE_MIN", traits="reduces")
-reduction("prod", "aten.prod", "ReduceProd", "REDUCE_PROD", traits="reduces")
+reduction("max", "aten.max aten.amax", "ReduceMax", "REDUCE_MAX", traits="reduces reduces_axes")
+reduction("min", "aten.min aten.amin", "ReduceMin", "REDUCE_MIN", traits="reduces reduces_axes")
+reduction("prod", "aten.prod", "ReduceProd", "REDUCE_PROD", traits="reduces reduces_axes")
 reduction(
     "reduce",
     "-",
@@ -69,7 +69,11 @@ reduction(
     summary="The operations of its region per element of the first input.",
 )
 reduction(
-    "any", "aten.any aten.all aten.equal aten._is_all_true aten._is_any_true", "-", "REDUCE_ANY REDUCE_ALL"
+    "any",
+    "aten.any aten.all aten.equal aten._is_all_true aten._is_any_true",
+    "-",
+    "REDUCE_ANY REDUCE_ALL",
+    traits="reduces_axes",
 )
 reduction("argmax", "aten.argmax aten.argmin", "ArgMax ArgMin Hardmax", "ARG_MAX ARG_MIN")
 reduction(
@@ -86,7 +90,7 @@ reduction(
     "aten.var aten.std aten.var_mean aten.std_mean",
     formula=per_input(3),
     summary="3 operations per input element: sum, square, sum of squares.",
-    traits="reduces",
+    traits="reduces reduces_axes",
 )
 reduction(
     "norm_reduction",
@@ -94,7 +98,7 @@ reduction(
     "ReduceL1 ReduceL2 ReduceSumSquare",
     formula=per_input(2),
     summary="2 operations per input element.",
-    traits="reduces",
+    traits="reduces reduces_axes",
 )
 reduction(
     "logsumexp",
@@ -102,12 +106,14 @@ reduction(
     "ReduceLogSumExp",
     formula=per_input(4),
     summary="4 operations per input element: maximum, difference, exponential, sum.",
+    traits="reduces_axes",
 )
 reduction(
     "cumulate",
     "aten.cumsum aten.cumprod aten.cummax aten.cummin aten.logcumsumexp",
     "CumSum CumProd",
     "CUMSUM",
+    traits="keeps_shape",
 )
 reduction(
     "segment",
@@ -162,7 +168,7 @@ reduction(
     formula=per_output(2),
     summary="2 operations per output element: the folded scale and shift.",
     buffers=(3, 4),
-    traits="pointwise trained",
+    traits="pointwise trained keeps_shape",
     latency="batch_norm",
 )
 
@@ -182,6 +188,7 @@ reduction(
     ),
     buffers=(3, 4),
     latency="layer_norm",
+    traits="keeps_shape",
 )
 reduction(
     "layer_norm",
@@ -194,7 +201,7 @@ reduction(
         "Per element: 1 for the mean, 2 for the variance, 2 to normalize, 1 each for a scale and a shift"
         " if present."
     ),
-    traits="reduces trained",
+    traits="reduces trained keeps_shape",
     latency="layer_norm",
 )
 reduction(
@@ -205,7 +212,7 @@ reduction(
         (6 + call.has_input(2) + call.has_input(3) + call.has_input(4)) * call.output.elements
     ),
     summary="An addition (two with a bias), then a layer normalization.",
-    traits="trained",
+    traits="trained keeps_shape",
     latency="layer_norm",
 )
 
@@ -235,7 +242,7 @@ reduction(
     "com.microsoft::SkipSimplifiedLayerNormalization",
     formula=lambda call: (4 + call.has_input(2) + call.has_input(3)) * call.output.elements,
     summary="An addition (two with a bias), then an RMS normalization.",
-    traits="trained",
+    traits="trained keeps_shape",
     latency="layer_norm",
 )
 reduction(
@@ -244,7 +251,7 @@ reduction(
     "RMSNormalization SimplifiedLayerNormalization",
     formula=lambda call: (3 + call.has_input(1)) * call.output.elements,
     summary="Per element: 2 for the mean square, 1 to normalize, 1 for a scale if present.",
-    traits="reduces trained",
+    traits="reduces trained keeps_shape",
     latency="layer_norm",
 )
 reduction(
@@ -260,6 +267,7 @@ reduction(
     "L2_NORMALIZATION",
     formula=per_output(3),
     summary="Per element: 2 for the norm, 1 to divide.",
+    traits="keeps_shape",
 )
 reduction(
     "local_response_norm",
@@ -268,6 +276,7 @@ reduction(
     "LOCAL_RESPONSE_NORMALIZATION",
     formula=_local_response,
     summary="Per element: square, sum over the window, scale, shift, power, division.",
+    traits="keeps_shape",
 )
 reduction(
     "softmax",
@@ -276,7 +285,7 @@ reduction(
     "SOFTMAX LOG_SOFTMAX",
     formula=per_output(5),
     summary="Per element: maximum, difference, exponential, sum, division.",
-    traits="reduces",
+    traits="reduces keeps_shape",
     latency="softmax",
 )
 # The distance of two vectors: a difference, a square and a sum per coordinate.

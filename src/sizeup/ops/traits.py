@@ -13,9 +13,11 @@ Trait: TypeAlias = Literal[
     "exponential",
     "folded",
     "integer",
+    "keeps_shape",
     "moves",
     "pointwise",
     "reduces",
+    "reduces_axes",
     "trained",
     "weight_rows",
 ]
@@ -27,9 +29,11 @@ TRAITS: Mapping[str, str] = {
     "exponential": "computes an exponential function per element",
     "folded": "runtimes compute it in the kernel of the product before it",
     "integer": "has a kernel on integers in runtimes for quantized models",
+    "keeps_shape": "its first output has the shape of its first input, whatever the others have",
     "moves": "passes on the values of its inputs, elsewhere in memory",
     "pointwise": "computes an element from few others, although its family does not",
     "reduces": "computes an element from a row of others, in one loop nest",
+    "reduces_axes": "removes the axes that it is given, or leaves them with size 1",
     "trained": "has trained weights, although its family has none",
     "weight_rows": "has the outputs along axis 0 of its weight in PyTorch",
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ai_edge_litert import schema_py_generated as schema
 
-from sizeup.formats.tflite.lowering import LOWERINGS
+from sizeup.formats.tflite import lowering  # noqa: F401 - importing registers the lowerings
+from sizeup.formats.tflite.node import LOWERINGS
+from sizeup.formats.tflite.operators import OPERATORS
 from sizeup.formats.tflite.schema import TYPE_NAMES
 from sizeup.ops import cost_rules
 
@@ -34,8 +36,8 @@ def test_every_operator_has_a_rule_or_is_listed_as_unknown() -> None:
     assert BUILTIN - _known() == WITHOUT_RULE
 
 
-def test_every_lowering_is_for_an_operator_with_a_rule() -> None:
-    assert set(LOWERINGS) <= _known()
+def test_every_lowering_and_every_row_is_for_an_operator_with_a_rule() -> None:
+    assert LOWERINGS.keys() | OPERATORS.keys() <= _known()
 
 
 def test_number_types_are_those_of_the_schema() -> None:

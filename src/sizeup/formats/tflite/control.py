@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from sizeup.dtypes import DType
-from sizeup.formats.tflite.node import Node, integers
+from sizeup.formats.tflite.node import LOWERINGS, Node, integers
 from sizeup.formats.tflite.schema import numbers
 from sizeup.graph import Body, Graph, Op, Tensor
 
 
+@LOWERINGS("IF")
 def _if(node: Node) -> None:
     options = node.required_options("IfOptions")
     node.bodies = (
@@ -19,6 +20,7 @@ def _if(node: Node) -> None:
     )
 
 
+@LOWERINGS("STABLEHLO_CASE")
 def _case(node: Node) -> None:
     options = node.required_options("StablehloCaseOptions")
     branches = numbers(options.BranchSubgraphIndicesAsNumpy())
@@ -51,6 +53,7 @@ def _call(table: str, name: str, index: Callable[[Any], int]) -> Callable[[Node]
     return lower
 
 
+@LOWERINGS("STABLEHLO_COMPOSITE")
 def _composite(node: Node) -> None:
     """A composite operator, counted by its decomposition."""
     options = node.required_options("StableHLOCompositeOptions")
@@ -174,12 +177,7 @@ def _scalar(tensor: Tensor) -> int | None:
     return values[0] if values is not None and len(values) == 1 else None
 
 
-LOWERINGS: dict[str, Callable[[Node], None]] = {
-    "IF": _if,
-    "STABLEHLO_CASE": _case,
-    "WHILE": _while("WhileOptions"),
-    "STABLEHLO_WHILE": _while("StablehloWhileOptions"),
-    "CALL": _call("CallOptions", "callee", lambda options: options.Subgraph()),
-    "CALL_ONCE": _call("CallOnceOptions", "initializer", lambda options: options.InitSubgraphIndex()),
-    "STABLEHLO_COMPOSITE": _composite,
-}
+LOWERINGS("WHILE")(_while("WhileOptions"))
+LOWERINGS("STABLEHLO_WHILE")(_while("StablehloWhileOptions"))
+LOWERINGS("CALL")(_call("CallOptions", "callee", lambda options: options.Subgraph()))
+LOWERINGS("CALL_ONCE")(_call("CallOnceOptions", "initializer", lambda options: options.InitSubgraphIndex()))

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sizeup.formats.handlers import Handlers
 from sizeup.formats.tflite.node import Node, integers
 from sizeup.formats.tflite.output_shapes import inferred_shape
 from sizeup.graph import ABSENT, Shape, Tensor
@@ -78,6 +79,9 @@ class InferredShapes:
         return inferred_shape(node)
 
 
+_VALUES = Handlers[Callable[[InferredShapes, Node], "_Values | None"]]()
+
+
 def _matches(shape: Shape, signature: list[int]) -> bool:
     """Whether a shape has the sizes of a signature that are not dynamic."""
     return len(shape) == len(signature) and all(
@@ -98,11 +102,13 @@ def _reshaped(data: Shape, sizes: _Values | None) -> Shape | None:
     return tuple(shape) if min(shape, default=1) >= 0 and math.prod(shape) == elements else None
 
 
+@_VALUES("SHAPE")
 def _shape_values(shapes: InferredShapes, node: Node) -> _Values | None:
     shape = shapes.tensors[node.inputs[0]].shape if node.has(0) else None
     return None if shape is None else np.array(shape, np.int64)
 
 
+@_VALUES("STRIDED_SLICE")
 def _sliced(shapes: InferredShapes, node: Node) -> _Values | None:
     """One dimension of STRIDED_SLICE."""
     operands = [shapes.values(node, position) for position in range(4)]
@@ -119,6 +125,7 @@ def _sliced(shapes: InferredShapes, node: Node) -> _Values | None:
     return values[first : last : int(stride[0])]
 
 
+@_VALUES("CONCATENATION", "PACK")
 def _joined(shapes: InferredShapes, node: Node) -> _Values | None:
     """PACK of scalars, and CONCATENATION of vectors."""
     parts = [shapes.values(node, position) for position in range(len(node.inputs))]
@@ -127,6 +134,7 @@ def _joined(shapes: InferredShapes, node: Node) -> _Values | None:
     return np.concatenate(known) if is_complete else None
 
 
+@_VALUES("GATHER")
 def _gathered(shapes: InferredShapes, node: Node) -> _Values | None:
     values, indices = shapes.values(node, 0), shapes.values(node, 1)
     if values is None or indices is None or values.ndim != 1 or not indices.size:
@@ -135,27 +143,18 @@ def _gathered(shapes: InferredShapes, node: Node) -> _Values | None:
     return values[indices] if is_within else None
 
 
+@_VALUES("REDUCE_PROD")
 def _product(shapes: InferredShapes, node: Node) -> _Values | None:
     values = shapes.values(node, 0)
     return None if values is None or values.ndim != 1 else values.prod(keepdims=False)
 
 
+@_VALUES("CAST")
 def _copied(shapes: InferredShapes, node: Node) -> _Values | None:
     return shapes.values(node, 0)
 
 
+@_VALUES("MUL")
 def _multiplied(shapes: InferredShapes, node: Node) -> _Values | None:
     left, right = shapes.values(node, 0), shapes.values(node, 1)
     return None if left is None or right is None or left.shape != right.shape else left * right
-
-
-_VALUES: dict[str, Callable[[InferredShapes, Node], _Values | None]] = {
-    "CAST": _copied,
-    "CONCATENATION": _joined,
-    "GATHER": _gathered,
-    "MUL": _multiplied,
-    "PACK": _joined,
-    "REDUCE_PROD": _product,
-    "SHAPE": _shape_values,
-    "STRIDED_SLICE": _sliced,
-}

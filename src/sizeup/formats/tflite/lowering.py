@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from sizeup.formats.tflite import control, stablehlo
-from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite import control, stablehlo  # noqa: F401 - importing registers their lowerings
+from sizeup.formats.tflite.node import LOWERINGS, Node
 from sizeup.formats.tflite.schema import numbers
 from sizeup.graph import ABSENT, Constant, Shape, Tensor
 
@@ -33,6 +33,7 @@ def _filter(node: Node, rank: int) -> Shape:
     return node.shape(1, rank) or (1,) * rank
 
 
+@LOWERINGS("CONV_2D")
 def _conv_2d(node: Node) -> None:
     """Filter (out, h, w, in per group)."""
     options = node.options("Conv2DOptions")
@@ -42,6 +43,7 @@ def _conv_2d(node: Node) -> None:
     node.attrs.update(out_channels=filters[0], groups=groups, kernel=filters[1:3], **_window(node, options))
 
 
+@LOWERINGS("DEPTHWISE_CONV_2D")
 def _depthwise_conv_2d(node: Node) -> None:
     """Filter (1, h, w, out); one group per input channel."""
     options = node.options("DepthwiseConv2DOptions")
@@ -75,6 +77,7 @@ def _padding(node: Node, options: Any) -> str:
     return _PADDINGS[code]
 
 
+@LOWERINGS("CONV_3D")
 def _conv_3d(node: Node) -> None:
     """Filter (d, h, w, in per group, out)."""
     _fuse(node, node.options("Conv3DOptions"))
@@ -88,6 +91,7 @@ def _transposed(node: Node) -> None:
     node.inputs = [data, filters, *(bias or [ABSENT]), shape]
 
 
+@LOWERINGS("TRANSPOSE_CONV")
 def _transpose_conv(node: Node) -> None:
     """Filter (out, h, w, in)."""
     _transposed(node)
@@ -99,6 +103,7 @@ def _transpose_conv(node: Node) -> None:
         node.attrs["stride"] = _stride(node, options)
 
 
+@LOWERINGS("CONV_3D_TRANSPOSE")
 def _conv_3d_transpose(node: Node) -> None:
     """Filter (d, h, w, out, in)."""
     _transposed(node)
@@ -107,12 +112,14 @@ def _conv_3d_transpose(node: Node) -> None:
     node.attrs.update(in_channels=filters[4], kernel=filters[:3])
 
 
+@LOWERINGS("Convolution2DTransposeBias")
 def _transpose_conv_with_bias(node: Node) -> None:
     """MediaPipe custom operator: data, filter (out, h, w, in), bias."""
     filters = _filter(node, 4)
     node.attrs.update(in_channels=filters[3], kernel=filters[1:3])
 
 
+@LOWERINGS("FULLY_CONNECTED")
 def _fully_connected(node: Node) -> None:
     """Weights (units, in); contracts the trailing axes of the data whose sizes multiply to `in`."""
     _fuse(node, node.options("FullyConnectedOptions"))
@@ -134,6 +141,7 @@ def _fully_connected(node: Node) -> None:
         node.attrs.update(contracted=(1,), cut=True)
 
 
+@LOWERINGS("BATCH_MATMUL")
 def _batch_matmul(node: Node) -> None:
     """Left operand (..., rows, inner), or (..., inner, rows) if adjoint."""
     options = node.options("BatchMatMulOptions")
@@ -145,6 +153,7 @@ def _batch_matmul(node: Node) -> None:
     node.attrs["contracted"] = (-2,) if adjoint else (-1,)
 
 
+@LOWERINGS("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 def _pool(node: Node) -> None:
     options = node.required_options("Pool2DOptions")
     _fuse(node, options)
@@ -157,6 +166,7 @@ def _pool(node: Node) -> None:
     )
 
 
+@LOWERINGS("SVDF")
 def _svdf(node: Node) -> None:
     """Data (batch, in), feature weights (filters, in), time weights (filters, steps)."""
     options = node.options("SVDFOptions")
@@ -166,6 +176,7 @@ def _svdf(node: Node) -> None:
         node.shape(position, 2)
 
 
+@LOWERINGS("SOFTMAX")
 def _softmax(node: Node) -> None:
     options = node.options("SoftmaxOptions")
     node.attrs["beta"] = 0.0 if options is None else float(options.Beta())
@@ -182,6 +193,7 @@ def _numbers(table: str, **fields: str) -> Callable[[Node], None]:
     return lower
 
 
+@LOWERINGS("PACK")
 def _pack(node: Node) -> None:
     options = node.options("PackOptions")
     if options is not None and options.ValuesCount() > len(node.inputs):
@@ -193,9 +205,10 @@ def _attributes(**attrs: object) -> Callable[[Node], None]:
     return lambda node: node.attrs.update(attrs)
 
 
-_RANDOM = _attributes(random=True)  # outputs differ in every inference, even if all inputs are constants
+_random = _attributes(random=True)  # outputs differ in every inference, even if all inputs are constants
 
 
+@LOWERINGS("LOCAL_RESPONSE_NORMALIZATION")
 def _local_response(node: Node) -> None:
     """The window extends `radius` channels to each side."""
     options = node.required_options("LocalResponseNormalizationOptions")
@@ -204,6 +217,7 @@ def _local_response(node: Node) -> None:
     node.attrs["size"] = 2 * options.Radius() + 1
 
 
+@LOWERINGS("REDUCE_WINDOW")
 def _reduce_window(node: Node) -> None:
     """Inputs: data, initial value, window, strides, dilations."""
     window = node.integers(2)
@@ -213,6 +227,7 @@ def _reduce_window(node: Node) -> None:
     node.attrs["taps"] = math.prod(node.window(window))
 
 
+@LOWERINGS("SQUEEZE")
 def _squeeze(node: Node) -> None:
     """The axes to remove; none means all axes of size 1."""
     options = node.options("SqueezeOptions")
@@ -222,6 +237,7 @@ def _squeeze(node: Node) -> None:
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
+@LOWERINGS("STRIDED_SLICE")
 def _strided_slice(node: Node) -> None:
     """The masks, one bit per dimension; only those with a bit set."""
     options = node.options("StridedSliceOptions")
@@ -236,15 +252,18 @@ def _strided_slice(node: Node) -> None:
         node.attrs.update({name: mask for name, mask in zip(_MASKS, masks, strict=True) if mask})
 
 
+@LOWERINGS("ASSIGN_VARIABLE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
 def _two_inputs(node: Node) -> None:
     """Check that the second input (value or scores) exists: the cost rule counts it."""
     node.tensor(1)
 
 
+@LOWERINGS("VAR_HANDLE")
 def _var_handle(node: Node) -> None:
     node.attrs["variable"] = node.variable()
 
 
+@LOWERINGS("TFLM_DECODE")
 def _decode(node: Node) -> None:
     """Inputs are (codes, table) pairs, one pair per output; the codes count as the decoded weights."""
     pairs = [(2 * position, 2 * position + 1) for position in range(len(node.outputs))]
@@ -274,6 +293,7 @@ def _bytes(tensor: Tensor) -> int:
     return ((tensor.elements or 0) * tensor.dtype.bits + 7) // 8
 
 
+@LOWERINGS("WHERE", "UNIQUE")
 def _data_dependent_shape(node: Node) -> None:
     node.has_dynamic_output = True
 
@@ -301,6 +321,7 @@ def _layer(node: Node, matrices: Iterable[int], unit_matrices: Iterable[int]) ->
     )
 
 
+@LOWERINGS("LSTM")
 def _lstm(node: Node) -> None:
     """One step on (batch, in). The basic kernel has one matrix of shape (4 x units, in + units)."""
     options = node.options("LSTMOptions")
@@ -311,12 +332,14 @@ def _lstm(node: Node) -> None:
         _layer(node, _LSTM_MATRICES, (_OUTPUT_GATE,))
 
 
+@LOWERINGS("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def _sequence_lstm(node: Node) -> None:
     _layer(node, _LSTM_MATRICES, (_OUTPUT_GATE,))
     options = node.options("UnidirectionalSequenceLSTMOptions")
     node.attrs["time_major"] = bool(options is not None and options.TimeMajor())
 
 
+@LOWERINGS("BIDIRECTIONAL_SEQUENCE_LSTM")
 def _bidirectional_lstm(node: Node) -> None:
     backward = tuple(position + _BACKWARD for position in _LSTM_MATRICES)
     matrices = (*_LSTM_MATRICES, *backward, *_AUXILIARY)
@@ -326,17 +349,20 @@ def _bidirectional_lstm(node: Node) -> None:
     node.attrs["time_major"] = options is None or bool(options.TimeMajor())
 
 
+@LOWERINGS("RNN")
 def _rnn(node: Node) -> None:
     """One step on (batch, in): input matrix, recurrent matrix, bias, state."""
     _layer(node, (1, 2), (1,))
 
 
+@LOWERINGS("UNIDIRECTIONAL_SEQUENCE_RNN")
 def _sequence_rnn(node: Node) -> None:
     _layer(node, (1, 2), (1,))
     options = node.options("SequenceRNNOptions")
     node.attrs["time_major"] = bool(options is not None and options.TimeMajor())
 
 
+@LOWERINGS("BIDIRECTIONAL_SEQUENCE_RNN")
 def _bidirectional_rnn(node: Node) -> None:
     """Matrices: inputs 1, 2 (forward), 5, 6 (backward), 10, 11 (auxiliary input)."""
     _layer(node, (1, 2, 5, 6, 10, 11), (1, 5))
@@ -344,53 +370,16 @@ def _bidirectional_rnn(node: Node) -> None:
     node.attrs["time_major"] = bool(options is not None and options.TimeMajor())
 
 
-LOWERINGS: dict[str, Callable[[Node], None]] = {
-    "CONV_2D": _conv_2d,
-    "DEPTHWISE_CONV_2D": _depthwise_conv_2d,
-    "CONV_3D": _conv_3d,
-    "TRANSPOSE_CONV": _transpose_conv,
-    "CONV_3D_TRANSPOSE": _conv_3d_transpose,
-    "Convolution2DTransposeBias": _transpose_conv_with_bias,
-    "FULLY_CONNECTED": _fully_connected,
-    "BATCH_MATMUL": _batch_matmul,
-    "AVERAGE_POOL_2D": _pool,
-    "MAX_POOL_2D": _pool,
-    "L2_POOL_2D": _pool,
-    "RESIZE_BILINEAR": _attributes(taps=4),
-    "RESIZE_NEAREST_NEIGHBOR": _attributes(taps=1),
-    "LOCAL_RESPONSE_NORMALIZATION": _local_response,
-    "REDUCE_WINDOW": _reduce_window,
-    "SQUEEZE": _squeeze,
-    "GATHER": _numbers("GatherOptions", axis="Axis", batch_dims="BatchDims"),
-    "STRIDED_SLICE": _strided_slice,
-    "ADD": _fused("AddOptions"),
-    "SUB": _fused("SubOptions"),
-    "MUL": _fused("MulOptions"),
-    "DIV": _fused("DivOptions"),
-    "CONCATENATION": _fused("ConcatenationOptions"),
-    "L2_NORMALIZATION": _fused("L2NormOptions"),
-    "SVDF": _svdf,
-    "SOFTMAX": _softmax,
-    "DEPTH_TO_SPACE": _numbers("DepthToSpaceOptions", block_size="BlockSize"),
-    "SPACE_TO_DEPTH": _numbers("SpaceToDepthOptions", block_size="BlockSize"),
-    "PACK": _pack,
-    "RANDOM_UNIFORM": _RANDOM,
-    "RANDOM_STANDARD_NORMAL": _RANDOM,
-    "MULTINOMIAL": _RANDOM,
-    "STABLEHLO_RNG_BIT_GENERATOR": _RANDOM,
-    "VAR_HANDLE": _var_handle,
-    "ASSIGN_VARIABLE": _two_inputs,
-    "NON_MAX_SUPPRESSION_V4": _two_inputs,
-    "NON_MAX_SUPPRESSION_V5": _two_inputs,
-    "TFLM_DECODE": _decode,
-    "WHERE": _data_dependent_shape,
-    "UNIQUE": _data_dependent_shape,
-    "LSTM": _lstm,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": _sequence_lstm,
-    "BIDIRECTIONAL_SEQUENCE_LSTM": _bidirectional_lstm,
-    "RNN": _rnn,
-    "UNIDIRECTIONAL_SEQUENCE_RNN": _sequence_rnn,
-    "BIDIRECTIONAL_SEQUENCE_RNN": _bidirectional_rnn,
-    **control.LOWERINGS,
-    **stablehlo.LOWERINGS,
-}
+LOWERINGS("RESIZE_BILINEAR")(_attributes(taps=4))
+LOWERINGS("RESIZE_NEAREST_NEIGHBOR")(_attributes(taps=1))
+LOWERINGS("GATHER")(_numbers("GatherOptions", axis="Axis", batch_dims="BatchDims"))
+LOWERINGS("ADD")(_fused("AddOptions"))
+LOWERINGS("SUB")(_fused("SubOptions"))
+LOWERINGS("MUL")(_fused("MulOptions"))
+LOWERINGS("DIV")(_fused("DivOptions"))
+LOWERINGS("CONCATENATION")(_fused("ConcatenationOptions"))
+LOWERINGS("L2_NORMALIZATION")(_fused("L2NormOptions"))
+LOWERINGS("DEPTH_TO_SPACE")(_numbers("DepthToSpaceOptions", block_size="BlockSize"))
+LOWERINGS("SPACE_TO_DEPTH")(_numbers("SpaceToDepthOptions", block_size="BlockSize"))
+LOWERINGS("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL")(_random)
+LOWERINGS("MULTINOMIAL", "STABLEHLO_RNG_BIT_GENERATOR")(_random)

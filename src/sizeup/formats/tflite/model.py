@@ -10,11 +10,11 @@ from typing import Any
 from sizeup import units
 from sizeup.errors import CorruptModel, InvalidGraph
 from sizeup.formats.external import ModelFolders
+from sizeup.formats.tflite import lowering as _lowering  # noqa: F401 - importing registers the lowerings
 from sizeup.formats.tflite.constants import Constants
-from sizeup.formats.tflite.context import Context
 from sizeup.formats.tflite.inferred_shapes import InferredShapes
-from sizeup.formats.tflite.lowering import LOWERINGS
-from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.node import LOWERINGS, Context, Node
+from sizeup.formats.tflite.operators import operator_of
 from sizeup.formats.tflite.schema import (
     BYTES_PER_OPERATOR_RUN,
     MAX_NESTING,
@@ -302,20 +302,10 @@ def _weights(nodes: list[Node], inputs: list[int]) -> set[int]:
             computed.update(node.outputs)
     for node in reversed(nodes):
         if not weights.isdisjoint(node.outputs) and computed.isdisjoint(node.inputs):
-            positions = _DATA_INPUTS.get(node.source, range(len(node.inputs)))
+            data = operator_of(node.source).data
+            positions = range(len(node.inputs)) if data is None else data
             weights.update(node.inputs[position] for position in positions if node.has(position))
     return weights
-
-
-# Input positions that hold data, if the other inputs only hold parameters: shapes, axes, offsets.
-_DATA_INPUTS: dict[str, Sequence[int]] = {
-    **dict.fromkeys(
-        ("RESHAPE", "TRANSPOSE", "EXPAND_DIMS", "BROADCAST_TO", "TILE", "SLICE", "STRIDED_SLICE", "SPLIT_V",
-         "PAD", "MIRROR_PAD", "REVERSE_V2", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), (0,)
-    ),
-    "SPLIT": (1,),
-    "TFLM_DECODE": (),  # handled by its lowering
-}  # fmt: skip
 
 
 def _computes(rule: OpRule) -> bool:

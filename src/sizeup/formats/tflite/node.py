@@ -1,16 +1,42 @@
-"""An operator of the file while it is lowered."""
+"""An operator of the file while it is lowered, and the state shared while a file is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from sizeup.errors import CorruptModel
-from sizeup.formats.tflite.context import Context
-from sizeup.formats.tflite.schema import options
+from sizeup.formats.handlers import Handlers
+from sizeup.formats.tflite.constants import Constants
+from sizeup.formats.tflite.schema import FileLimits, options
 from sizeup.graph import ABSENT, Body, Graph, Shape, Tensor
+
+
+class Context(ABC):
+    """The limits, constants, notes and subgraph graphs of a file."""
+
+    def __init__(self, limits: FileLimits, constants: Constants) -> None:
+        self.limits = limits
+        self.constants = constants
+        self.notes: list[str] = []
+        self.written: set[str] = set()  # variables that the main graph assigns in every inference
+
+    @property
+    def name(self) -> str:
+        """The file name, for messages."""
+        return self.limits.name
+
+    def note(self, note: str) -> None:
+        """Add a note for the report, once."""
+        if note not in self.notes:
+            self.notes.append(note)
+
+    @abstractmethod
+    def graph(self, index: int) -> Graph:
+        """The graph of a subgraph."""
 
 
 class Node:
@@ -117,3 +143,7 @@ def integers(tensor: Tensor) -> list[int] | None:
     if tensor.elements is None or tensor.elements > _MAX_INTEGERS:
         return None
     return [int(number) for number in np.ravel(data.read())]
+
+
+LOWERINGS = Handlers[Callable[[Node], None]]()
+"""The lowering of each operator that has one."""

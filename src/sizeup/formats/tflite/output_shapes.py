@@ -9,20 +9,25 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
+from sizeup.formats.handlers import Handlers
 from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.operators import operator_of
 from sizeup.formats.tflite.schema import numbers
 from sizeup.graph import ABSENT, Shape
 from sizeup.ops import cost_rule_of
 
 # The shape of the only output, of each output, or the elements of all outputs; None if it is not known.
 _Inference: TypeAlias = Callable[[Node, Shape], "Shape | list[Shape] | int | None"]
-_Dtype: TypeAlias = "str | int | tuple[str, str]"
+_EXACT = Handlers[_Inference]()  # no runtime can run the operator with another shape on record
+_SAME_ELEMENTS = Handlers[_Inference]()  # TFLite Micro writes the same elements in the shape on record
+_AS_RECORDED = Handlers[_Inference]()  # TFLite Micro writes as many elements as are on record
 
 
 def computed_shapes(node: Node) -> list[Shape] | int | None:
     """The shape of each output, or the elements of all, if that follows from the inputs."""
     data = _shape(node, 0)
-    infer = _INFERENCES.get(node.source) or (_broadcast if _is_elementwise(node) else None)
+    handlers = (_EXACT, _SAME_ELEMENTS, _AS_RECORDED)
+    infer = next((each[node.source] for each in handlers if node.source in each), _by_kind(node))
     computed = None if data is None or infer is None else infer(node, data)
     return [computed] if isinstance(computed, tuple) else computed
 
@@ -35,16 +40,15 @@ def inferred_shape(node: Node) -> Shape | None:
 
 def needed_shapes(node: Node, computed: list[Shape] | int | None) -> list[Shape] | int | None:
     """What of computed shapes holds in any runtime; None if TFLite Micro writes as much as is on record."""
-    if node.source in _EXACT or _is_elementwise(node):
-        return computed
-    if node.source not in _SAME_ELEMENTS:
-        return None
-    return sum(map(math.prod, computed)) if isinstance(computed, list) else computed
+    by_kind = None if node.source in _AS_RECORDED else _by_kind(node)
+    if node.source in _SAME_ELEMENTS or by_kind is _reduced:
+        return sum(map(math.prod, computed)) if isinstance(computed, list) else computed
+    return computed if node.source in _EXACT or by_kind else None
 
 
 def computed_dtype(node: Node) -> str | None:
     """The dtype of every output, where the kernel sets it whatever the file records."""
-    source = _DTYPES.get(node.source)
+    source = operator_of(node.source).dtype
     if isinstance(source, int):
         return node.tensor(source).dtype.name if node.has(source) else None
     if isinstance(source, tuple):
@@ -52,9 +56,16 @@ def computed_dtype(node: Node) -> str | None:
     return source
 
 
-def _is_elementwise(node: Node) -> bool:
+def _by_kind(node: Node) -> _Inference | None:
+    """The inference that all operators of an op kind share."""
     rule = cost_rule_of(node.kind)
-    return rule is not None and rule.family == "elementwise" and len(node.outputs) == 1
+    if rule is None or len(node.outputs) != 1:
+        return None
+    if rule.family == "elementwise":
+        return _broadcast
+    if "reduces_axes" in rule.traits:
+        return _reduced
+    return _like_first if "keeps_shape" in rule.traits else None
 
 
 def _shape(node: Node, position: int) -> Shape | None:
@@ -92,6 +103,9 @@ def _broadcast(node: Node, data: Shape) -> Shape | None:
     return tuple(sides)
 
 
+@_EXACT("REVERSE_V2")
+@_AS_RECORDED("REVERSE_SEQUENCE", "ZEROS_LIKE")
+@_AS_RECORDED("DYNAMIC_UPDATE_SLICE", "MATRIX_SET_DIAG")
 def _like_first(node: Node, data: Shape) -> Shape:
     return data
 
@@ -123,16 +137,19 @@ def _window_output(node: Node, data: Shape) -> tuple[int, ...] | None:
     return tuple(-(-(side - over) // step) for side, over, step in steps)
 
 
+@_EXACT("CONV_2D", "DEPTHWISE_CONV_2D")
 def _conv(node: Node, data: Shape) -> Shape | None:
     sides = _window_output(node, data)
     return None if sides is None else (data[0], *sides, node.attrs["out_channels"])
 
 
+@_EXACT("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 def _pool(node: Node, data: Shape) -> Shape | None:
     sides = _window_output(node, data)
     return None if sides is None else (data[0], *sides, data[3])
 
 
+@_SAME_ELEMENTS("FULLY_CONNECTED")
 def _fully_connected(node: Node, data: Shape) -> Shape | None:
     is_cut = node.attrs.get("cut", False)
     weights, values = (data, _shape(node, 1)) if is_cut else (_shape(node, 1), data)
@@ -143,6 +160,7 @@ def _fully_connected(node: Node, data: Shape) -> Shape | None:
     return math.prod(values) // weights[1], weights[0]
 
 
+@_EXACT("BATCH_MATMUL")
 def _batch_matmul(node: Node, data: Shape) -> Shape | None:
     right = _shape(node, 1)
     if right is None or min(len(data), len(right)) < 2:
@@ -154,6 +172,7 @@ def _batch_matmul(node: Node, data: Shape) -> Shape | None:
     return (*leading, data[-1 if first else -2], right[-2 if second else -1])
 
 
+@_AS_RECORDED("SVDF")
 def _svdf(node: Node, data: Shape) -> Shape | None:
     weights, rank = _shape(node, 1), node.attrs["rank"]
     return (data[0], weights[0] // rank) if weights and data and rank > 0 else None
@@ -172,6 +191,7 @@ def _sequence(matrix: int, axis: int) -> _Inference:
 # Layout
 
 
+@_SAME_ELEMENTS("RESHAPE")
 def _reshaped(node: Node, data: Shape) -> Shape | int | None:
     if node.has(1):
         target = node.integers(1)
@@ -187,23 +207,27 @@ def _reshaped(node: Node, data: Shape) -> Shape | int | None:
     return tuple(sides) if rest > 0 and math.prod(sides) == total else total
 
 
+@_SAME_ELEMENTS("SQUEEZE")
 def _squeezed(node: Node, data: Shape) -> Shape:
     removed = {axis % len(data) for axis in node.attrs["axes"]} if data else set()
     return tuple(side for axis, side in enumerate(data) if (axis not in removed if removed else side != 1))
 
 
+@_SAME_ELEMENTS("EXPAND_DIMS")
 def _expanded(node: Node, data: Shape) -> Shape | int:
     axes = _integers(node, 1) or []
     axis = _axis(axes[0], len(data) + 1) if len(axes) == 1 else None
     return math.prod(data) if axis is None else (*data[:axis], 1, *data[axis:])
 
 
+@_SAME_ELEMENTS("TRANSPOSE")
 def _transposed(node: Node, data: Shape) -> Shape | int:
     order = [_axis(axis, len(data)) for axis in _integers(node, 1) or []]
     sides = [data[axis] for axis in order if axis is not None]
     return tuple(sides) if len(order) == len(sides) == len(data) else math.prod(data)
 
 
+@_SAME_ELEMENTS("DEPTH_TO_SPACE")
 def _depth_to_space(node: Node, data: Shape) -> Shape | int:
     block = node.attrs["block_size"]
     if len(data) != 4 or block <= 0:
@@ -211,6 +235,7 @@ def _depth_to_space(node: Node, data: Shape) -> Shape | int:
     return data[0], data[1] * block, data[2] * block, data[3] // block**2
 
 
+@_SAME_ELEMENTS("SPACE_TO_DEPTH")
 def _space_to_depth(node: Node, data: Shape) -> Shape | int:
     block = node.attrs["block_size"]
     if len(data) != 4 or block <= 0:
@@ -228,6 +253,7 @@ def _blocks(node: Node, data: Shape) -> list[tuple[int, int, int]] | None:
     return axes if len(axes) == len(blocks) else None
 
 
+@_AS_RECORDED("SPACE_TO_BATCH_ND")
 def _space_to_batch(node: Node, data: Shape) -> Shape | None:
     axes = _blocks(node, data)
     if axes is None:
@@ -236,6 +262,7 @@ def _space_to_batch(node: Node, data: Shape) -> Shape | None:
     return (data[0] * math.prod(block for _, block, _ in axes), *sides, *data[len(axes) + 1 :])
 
 
+@_AS_RECORDED("BATCH_TO_SPACE_ND")
 def _batch_to_space(node: Node, data: Shape) -> Shape | None:
     axes = _blocks(node, data)
     if axes is None:
@@ -244,16 +271,19 @@ def _batch_to_space(node: Node, data: Shape) -> Shape | None:
     return (data[0] // math.prod(block for _, block, _ in axes), *sides, *data[len(axes) + 1 :])
 
 
+@_SAME_ELEMENTS("UNPACK")
 def _unpacked(node: Node, data: Shape) -> list[Shape] | int:
     axis = _axis(_setting(node, "UnpackOptions", "Axis"), len(data))
     return math.prod(data) if axis is None else [_without(data, axis)] * len(node.outputs)
 
 
+@_SAME_ELEMENTS("PACK")
 def _packed(node: Node, data: Shape) -> Shape | None:
     axis = _axis(_setting(node, "PackOptions", "Axis"), len(data) + 1)
     return None if axis is None else (*data[:axis], len(node.inputs), *data[axis:])
 
 
+@_SAME_ELEMENTS("CONCATENATION")
 def _concatenated(node: Node, data: Shape) -> Shape | int | None:
     shapes = [node.tensors[identity].shape for identity in node.inputs if identity != ABSENT]
     known = [shape for shape in shapes if shape is not None]
@@ -265,6 +295,7 @@ def _concatenated(node: Node, data: Shape) -> Shape | int | None:
     return (*data[:axis], sum(shape[axis] for shape in known), *data[axis + 1 :])
 
 
+@_AS_RECORDED("SPLIT")
 def _split(node: Node, _: Shape) -> list[Shape] | int | None:
     """Inputs: the axis, data."""
     data, axes, count = _shape(node, 1), _integers(node, 0), len(node.outputs)
@@ -274,6 +305,7 @@ def _split(node: Node, _: Shape) -> list[Shape] | int | None:
     return [(*data[:axis], data[axis] // count, *data[axis + 1 :])] * count
 
 
+@_AS_RECORDED("SPLIT_V")
 def _split_by_lengths(node: Node, data: Shape) -> list[Shape] | None:
     """Inputs: data, the length of each output, the axis."""
     lengths, axes = _integers(node, 1), _integers(node, 2)
@@ -284,6 +316,7 @@ def _split_by_lengths(node: Node, data: Shape) -> list[Shape] | None:
     return [(*data[:axis], rest if length == -1 else length, *data[axis + 1 :]) for length in lengths]
 
 
+@_EXACT("PAD", "PADV2", "MIRROR_PAD")
 def _padded(node: Node, data: Shape) -> Shape | None:
     borders = node.integers(1)
     if borders is None or len(borders) != 2 * len(data):
@@ -292,11 +325,13 @@ def _padded(node: Node, data: Shape) -> Shape | None:
     return tuple(side + before + after for side, (before, after) in zip(data, pairs, strict=True))
 
 
+@_EXACT("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
 def _resized(node: Node, data: Shape) -> Shape | None:
     size = _integers(node, 1)
     return (data[0], *size, data[3]) if size is not None and len(size) == 2 and len(data) == 4 else None
 
 
+@_AS_RECORDED("TILE")
 def _tiled(node: Node, data: Shape) -> Shape | None:
     times = _integers(node, 1)
     if times is None or len(times) != len(data):
@@ -317,12 +352,14 @@ def _reduced(node: Node, data: Shape) -> Shape | int | None:
     return tuple(sides)
 
 
+@_AS_RECORDED("ARG_MAX", "ARG_MIN")
 def _arg(node: Node, data: Shape) -> Shape | None:
     axes = _integers(node, 1)
     axis = _axis(axes[0], len(data)) if axes else None
     return None if axis is None else _without(data, axis)
 
 
+@_EXACT("SLICE")
 def _sliced(node: Node, data: Shape) -> Shape | None:
     begins, sizes = (_integers(node, position) for position in (1, 2))
     if begins is None or sizes is None or not len(begins) == len(sizes) == len(data):
@@ -331,6 +368,7 @@ def _sliced(node: Node, data: Shape) -> Shape | None:
     return tuple(side - begin if size == -1 else size for side, begin, size in sides)
 
 
+@_AS_RECORDED("STRIDED_SLICE")
 def _strided(node: Node, data: Shape) -> Shape | None:
     masks = [node.attrs.get(f"{name}_mask", 0) for name in ("begin", "end", "shrink_axis")]
     rows = [_integers(node, position) for position in (1, 2, 3)]
@@ -347,6 +385,7 @@ def _strided(node: Node, data: Shape) -> Shape | None:
     return tuple(side for axis, side in enumerate(sides) if not masks[2] >> axis & 1)
 
 
+@_AS_RECORDED("GATHER")
 def _gathered(node: Node, data: Shape) -> Shape | None:
     indices = _shape(node, 1)
     if indices is None:
@@ -357,108 +396,46 @@ def _gathered(node: Node, data: Shape) -> Shape | None:
     return None if axis is None else (*data[:axis], *indices[batch:], *data[axis + 1 :])
 
 
+@_AS_RECORDED("GATHER_ND")
 def _gathered_elements(node: Node, data: Shape) -> Shape | None:
     indices = _shape(node, 1)
     return None if not indices else (*indices[:-1], *data[indices[-1] :])
 
 
+@_AS_RECORDED("EMBEDDING_LOOKUP")
 def _looked_up(node: Node, indices: Shape) -> Shape | None:
     table = _shape(node, 1)
     return (*indices[:1], *table[1:]) if table else None
 
 
+@_AS_RECORDED("TOPK_V2")
 def _largest(node: Node, data: Shape) -> list[Shape] | None:
     count = _integers(node, 1)
     return [(*data[:-1], count[0])] * len(node.outputs) if count and data else None
 
 
+@_AS_RECORDED("ONE_HOT")
 def _one_hot(node: Node, indices: Shape) -> Shape | None:
     depth, axis = _integers(node, 1), _setting(node, "OneHotOptions", "Axis")
     place = _axis(axis, len(indices) + 1)
     return (*indices[:place], depth[0], *indices[place:]) if depth and place is not None else None
 
 
+@_AS_RECORDED("SHAPE")
 def _rank(node: Node, data: Shape) -> Shape:
     return (len(data),)
 
 
+@_AS_RECORDED("BROADCAST_ARGS")
 def _longest(node: Node, data: Shape) -> Shape | None:
     """BROADCAST_ARGS: the common shape of two shapes has as many sides as the longer one."""
     other = _shape(node, 1) or ()
     return (max(data[0], other[0]),) if len(data) == len(other) == 1 else None
 
 
-def _names(text: str, infer: _Inference) -> dict[str, _Inference]:
-    return dict.fromkeys(text.split(), infer)
-
-
-# No runtime can run the operator with another shape on record.
-_EXACT: dict[str, _Inference] = {
-    **_names("CONV_2D DEPTHWISE_CONV_2D", _conv),
-    **_names("AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D", _pool),
-    **_names("BATCH_MATMUL", _batch_matmul),
-    **_names("TRANSPOSE_CONV", _shape_in(3)),
-    **_names("SOFTMAX LOG_SOFTMAX L2_NORMALIZATION LOCAL_RESPONSE_NORMALIZATION CUMSUM", _like_first),
-    **_names("QUANTIZE DEQUANTIZE CAST REVERSE_V2", _like_first),
-    **_names("PAD PADV2 MIRROR_PAD", _padded),
-    **_names("RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR", _resized),
-    **_names("SLICE", _sliced),
-}
-# TFLite Micro writes the same elements in the shape on record.
-_SAME_ELEMENTS: dict[str, _Inference] = {
-    **_names("FULLY_CONNECTED", _fully_connected),
-    **_names("RESHAPE", _reshaped),
-    **_names("SQUEEZE", _squeezed),
-    **_names("EXPAND_DIMS", _expanded),
-    **_names("TRANSPOSE", _transposed),
-    **_names("DEPTH_TO_SPACE", _depth_to_space),
-    **_names("SPACE_TO_DEPTH", _space_to_depth),
-    **_names("UNPACK", _unpacked),
-    **_names("PACK", _packed),
-    **_names("CONCATENATION", _concatenated),
-    **_names("MEAN SUM REDUCE_MAX REDUCE_MIN REDUCE_PROD REDUCE_ANY REDUCE_ALL", _reduced),
-}
-# TFLite Micro writes as many elements as are on record.
-_AS_RECORDED: dict[str, _Inference] = {
-    **_names("SVDF", _svdf),
-    **_names("UNIDIRECTIONAL_SEQUENCE_LSTM", _sequence(8, 1)),
-    **_names("UNIDIRECTIONAL_SEQUENCE_RNN RNN", _sequence(1, 0)),
-    **_names("REVERSE_SEQUENCE ZEROS_LIKE DYNAMIC_UPDATE_SLICE MATRIX_SET_DIAG", _like_first),
-    **_names("SPACE_TO_BATCH_ND", _space_to_batch),
-    **_names("BATCH_TO_SPACE_ND", _batch_to_space),
-    **_names("SPLIT", _split),
-    **_names("SPLIT_V", _split_by_lengths),
-    **_names("TILE", _tiled),
-    **_names("FILL", _shape_in(0)),
-    **_names("BROADCAST_TO", _shape_in(1)),
-    **_names("SCATTER_ND", _shape_in(2)),
-    **_names("ARG_MAX ARG_MIN", _arg),
-    **_names("STRIDED_SLICE", _strided),
-    **_names("GATHER", _gathered),
-    **_names("GATHER_ND", _gathered_elements),
-    **_names("EMBEDDING_LOOKUP", _looked_up),
-    **_names("TOPK_V2", _largest),
-    **_names("ONE_HOT", _one_hot),
-    **_names("SHAPE", _rank),
-    **_names("BROADCAST_ARGS", _longest),
-}
-_INFERENCES = {**_EXACT, **_SAME_ELEMENTS, **_AS_RECORDED}
-
-
-def _each(text: str, dtype: _Dtype) -> dict[str, _Dtype]:
-    return dict.fromkeys(text.split(), dtype)
-
-
-# A dtype, the input that has it, or the table and the field of the options that state it. Kernels of other
-# operators refuse a file that records another one.
-_DTYPES: dict[str, _Dtype] = {
-    **_each("ADD ADD_N SUB DIV FLOOR_DIV FLOOR_MOD SQUARED_DIFFERENCE MAXIMUM MINIMUM POW PRELU NEG", 0),
-    **_each("EXP CEIL FLOOR ROUND ZEROS_LIKE EXPAND_DIMS DYNAMIC_UPDATE_SLICE GATHER GATHER_ND SPLIT_V", 0),
-    **_each("RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR", 0),
-    **_each("FILL SPLIT SELECT SELECT_V2", 1),
-    **_each("EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL LOGICAL_AND LOGICAL_OR", "bool"),
-    **_each("DEQUANTIZE", "float32"),
-    **_each("SHAPE", ("ShapeOptions", "OutType")),
-    **_each("ARG_MAX", ("ArgMaxOptions", "OutputType")),
-    **_each("ARG_MIN", ("ArgMinOptions", "OutputType")),
-}
+_EXACT("TRANSPOSE_CONV")(_shape_in(3))
+_AS_RECORDED("UNIDIRECTIONAL_SEQUENCE_LSTM")(_sequence(8, 1))
+_AS_RECORDED("UNIDIRECTIONAL_SEQUENCE_RNN", "RNN")(_sequence(1, 0))
+_AS_RECORDED("FILL")(_shape_in(0))
+_AS_RECORDED("BROADCAST_TO")(_shape_in(1))
+_AS_RECORDED("SCATTER_ND")(_shape_in(2))

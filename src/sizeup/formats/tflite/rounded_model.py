@@ -12,14 +12,11 @@ import numpy as np
 from sizeup.errors import CorruptModel, RunFailed, WriteError
 from sizeup.formats.simulated_rounding import Array, Rounding, Roundings
 from sizeup.formats.tflite.codebooks import file_bytes
+from sizeup.formats.tflite.operators import operator_of
 from sizeup.formats.tflite.schema import BROKEN, damage, schema
 from sizeup.formats.tflite.write import has_external_data
 from sizeup.graph import Graph
 
-_CHANNELS = {
-    "CONV_2D": 0, "TRANSPOSE_CONV": 0, "DEPTHWISE_CONV_2D": 3, "CONV_3D": 4, "FULLY_CONNECTED": 0,
-    "EMBEDDING_LOOKUP": 0, "GATHER": 0, "SVDF": 0,
-}  # fmt: skip
 _OLD_CODES = 127  # larger codes are only in the newer field
 _MAX_FILE_BYTES = (1 << 31) - 1
 
@@ -40,7 +37,7 @@ class TfliteModel:
 
     def channel_axis(self, op: int, _identity: int) -> int | None:
         """The output channel axis of a weight, or None."""
-        return _CHANNELS.get(self.graph.ops[op].source)
+        return operator_of(self.graph.ops[op].source).channels
 
     def constants(self) -> dict[int, Array]:
         """The values of all float constants, by tensor id."""

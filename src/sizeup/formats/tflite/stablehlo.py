@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.node import LOWERINGS, Node
 from sizeup.formats.tflite.schema import numbers
 from sizeup.ops import cost_rule_of
 
 _RELATIONS = {2: "GREATER_EQUAL", 3: "GREATER", 4: "LESS_EQUAL", 5: "LESS"}
 
 
+@LOWERINGS("STABLEHLO_DOT_GENERAL")
 def _dot_general(node: Node) -> None:
     options = node.required_options("StablehloDotGeneralOptions")
     contracted = numbers(options.LhsContractingDimensionsAsNumpy())
@@ -41,6 +41,7 @@ class _Operand:
         self.free = [size for axis, size in enumerate(shape) if axis not in named]
 
 
+@LOWERINGS("STABLEHLO_CONVOLUTION")
 def _convolution(node: Node) -> None:
     """A convolution; with input dilation it is a transposed convolution."""
     options = node.required_options("StablehloConvolutionOptions")
@@ -79,6 +80,7 @@ def _operations(node: Node, region: int) -> int | None:
     return sum(rule is not None and rule.family == "elementwise" for rule in rules)
 
 
+@LOWERINGS("STABLEHLO_REDUCE")
 def _reduce(node: Node) -> None:
     """The region combines the accumulator with the next value."""
     options = node.required_options("StablehloReduceOptions")
@@ -89,6 +91,7 @@ def _reduce(node: Node) -> None:
     node.attrs["operations"] = operations
 
 
+@LOWERINGS("STABLEHLO_REDUCE_WINDOW")
 def _reduce_window(node: Node) -> None:
     options = node.required_options("StablehloReduceWindowOptions")
     operations = _operations(node, options.BodySubgraphIndex())
@@ -99,16 +102,8 @@ def _reduce_window(node: Node) -> None:
     node.attrs["taps"] = operations * math.prod(window)
 
 
+@LOWERINGS("STABLEHLO_COMPARE")
 def _compare(node: Node) -> None:
     options = node.options("StablehloCompareOptions")
     direction = 0 if options is None else options.ComparisonDirection()
     node.attrs["relation"] = _RELATIONS.get(direction, "EQUAL")
-
-
-LOWERINGS: dict[str, Callable[[Node], None]] = {
-    "STABLEHLO_DOT_GENERAL": _dot_general,
-    "STABLEHLO_CONVOLUTION": _convolution,
-    "STABLEHLO_REDUCE": _reduce,
-    "STABLEHLO_REDUCE_WINDOW": _reduce_window,
-    "STABLEHLO_COMPARE": _compare,
-}

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sizeup.errors import LoadError
+from sizeup.formats.handlers import Handlers
+from sizeup.formats.tflite.operators import operator_of
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor
 from sizeup.ops import cost_rule_of
 from sizeup.symbolic import (
@@ -119,18 +121,23 @@ class _Node:
             raise NoClosedForm("the batch reaches control flow")
         if any(shape is None for shape in recorded):
             raise NoClosedForm("its output shape depends on data")
-        infer = _INFERENCES.get(self.op.source) or self._by_family()
+        infer = _INFERENCES.get(self.op.source) or self._by_kind()
         shapes = infer(self)
         for symbolic, fixed in zip(shapes, recorded, strict=True):
             if tuple(value_at(side, {_BATCH: self._recorded_batch}) for side in symbolic) != fixed:
                 raise NoClosedForm(f"{fixed} in the file does not follow from the batch")
         return shapes
 
-    def _by_family(self) -> _Inference:
+    def _by_kind(self) -> _Inference:
+        if operator_of(self.op.source).per_image:
+            return _per_image
         rule = cost_rule_of(self.op.kind)
-        if rule is None or rule.family != "elementwise":
-            raise NoClosedForm("its output shape for a symbolic batch is not known")
-        return _broadcast
+        if rule is not None and rule.family == "elementwise":
+            return _broadcast
+        for trait, infer in (("reduces_axes", _reduce), ("keeps_shape", _like_first)):
+            if rule is not None and trait in rule.traits:
+                return infer
+        raise NoClosedForm("its output shape for a symbolic batch is not known")
 
     def shape(self, position: int = 0) -> SymbolicShape:
         """The shape of an input with the symbolic batch."""
@@ -158,6 +165,7 @@ class _Node:
 
 
 _Inference: TypeAlias = Callable[[_Node], list[SymbolicShape]]
+_INFERENCES = Handlers[_Inference]()
 
 
 def _broadcast(node: _Node) -> list[SymbolicShape]:
@@ -180,6 +188,7 @@ def _per_image(node: _Node) -> list[SymbolicShape]:
     return [(first, *node.recorded_output()[1:])]
 
 
+@_INFERENCES("FULLY_CONNECTED")
 def _fully_connected(node: _Node) -> list[SymbolicShape]:
     output, is_cut = node.recorded_output(), node.op.attrs.get("cut", False)
     data, weights = (node.shape(1), node.shape(0)) if is_cut else (node.shape(0), node.shape(1))
@@ -198,6 +207,7 @@ def _exact_quotient(total: Any, part: Any) -> Any:
     return ratio
 
 
+@_INFERENCES("BATCH_MATMUL")
 def _batch_matmul(node: _Node) -> list[SymbolicShape]:
     left, right = node.shape(), node.shape(1)
     first, second = node.op.attrs["adjoint"]
@@ -207,6 +217,7 @@ def _batch_matmul(node: _Node) -> list[SymbolicShape]:
     return [(*leading, left[-1 if first else -2], right[-2 if second else -1])]
 
 
+@_INFERENCES("RESHAPE")
 def _reshape(node: _Node) -> list[SymbolicShape]:
     data, target = node.shape(), list[Any](node.numbers(1))
     if -1 not in target:
@@ -216,12 +227,14 @@ def _reshape(node: _Node) -> list[SymbolicShape]:
     return [tuple(target)]
 
 
+@_INFERENCES("EXPAND_DIMS")
 def _expand(node: _Node) -> list[SymbolicShape]:
     data, (axis,) = list(node.shape()), node.numbers(1)
     data.insert(axis if axis >= 0 else axis + len(data) + 1, 1)
     return [tuple(data)]
 
 
+@_INFERENCES("SQUEEZE")
 def _squeeze(node: _Node) -> list[SymbolicShape]:
     data = node.shape()
     axes = {axis % len(data) for axis in node.op.attrs["axes"]}
@@ -232,11 +245,13 @@ def _squeeze(node: _Node) -> list[SymbolicShape]:
     return [tuple(side for axis, side in enumerate(data) if axis not in axes)]
 
 
+@_INFERENCES("TRANSPOSE")
 def _transpose(node: _Node) -> list[SymbolicShape]:
     data = node.shape()
     return [tuple(data[axis] for axis in node.numbers(1))]
 
 
+@_INFERENCES("PAD", "PADV2", "MIRROR_PAD")
 def _pad(node: _Node) -> list[SymbolicShape]:
     borders = node.numbers(1)
     pairs = zip(borders[::2], borders[1::2], strict=True)
@@ -255,6 +270,7 @@ def _reduce(node: _Node) -> list[SymbolicShape]:
     ]
 
 
+@_INFERENCES("CONCATENATION")
 def _concat(node: _Node) -> list[SymbolicShape]:
     first, output = node.recorded_input(), node.recorded_output()
     axes = [axis for axis in range(len(output)) if first[axis] != output[axis]]
@@ -270,6 +286,7 @@ def _concat(node: _Node) -> list[SymbolicShape]:
     return [tuple(sides)]
 
 
+@_INFERENCES("SPLIT", "SPLIT_V")
 def _split(node: _Node) -> list[SymbolicShape]:
     """SPLIT takes (axis, data); SPLIT_V takes (data, lengths, axis)."""
     data_position, axis_position = (1, 0) if node.op.source == "SPLIT" else (0, 2)
@@ -281,23 +298,3 @@ def _split(node: _Node) -> list[SymbolicShape]:
     if isinstance(data[axis], Expression):
         return [data]
     return [(*data[:axis], length, *data[axis + 1 :]) for length in lengths]
-
-
-_INFERENCES_BY_NAMES: dict[str, _Inference] = {
-    "CONV_2D DEPTHWISE_CONV_2D AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D": _per_image,
-    "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR DEPTH_TO_SPACE SPACE_TO_DEPTH": _per_image,
-    "SOFTMAX LOG_SOFTMAX L2_NORMALIZATION LOCAL_RESPONSE_NORMALIZATION QUANTIZE DEQUANTIZE CAST": _like_first,
-    "RESHAPE": _reshape,
-    "SQUEEZE": _squeeze,
-    "EXPAND_DIMS": _expand,
-    "PAD PADV2 MIRROR_PAD": _pad,
-    "MEAN SUM REDUCE_MAX REDUCE_MIN REDUCE_PROD": _reduce,
-    "FULLY_CONNECTED": _fully_connected,
-    "BATCH_MATMUL": _batch_matmul,
-    "TRANSPOSE": _transpose,
-    "CONCATENATION": _concat,
-    "SPLIT SPLIT_V": _split,
-}
-_INFERENCES: dict[str, _Inference] = {
-    name: rule for names, rule in _INFERENCES_BY_NAMES.items() for name in names.split()
-}

@@ -10,7 +10,7 @@ import numpy as np
 from sizeup.dtypes import DTYPES, DType
 from sizeup.errors import CorruptModel
 from sizeup.formats.tflite.constants import Array
-from sizeup.formats.tflite.context import Context
+from sizeup.formats.tflite.node import Context
 from sizeup.formats.tflite.schema import MAX_DIMENSIONS, MAX_ELEMENTS, TYPE_NAMES, numbers, schema
 from sizeup.graph import Constant, Quant, Role, Shape, Tensor
 
