@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sizeup.checks import read_budgets
 from sizeup.errors import BudgetError, SizeupError
-from sizeup.patterns import Finder
+from sizeup.patterns import Finder, Matcher
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.spec import read_spec
 from timing import cpu_seconds
@@ -78,6 +78,29 @@ def test_many_patterns_over_many_files_take_time_linear_in_the_files(tmp_path: P
         return min(cpu_seconds(find) for _ in range(2))
 
     assert seconds(200) < 30 * seconds(20)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("pattern", [f"{'**/*/' * 10}*.onnx", f"{'*/' * 6}*a*b*c*.onnx", f"**/*{'n' * 140}*"])
+def test_names_are_compared_in_linear_time_or_not_at_all(pattern: str) -> None:
+    """At ten and a hundred times as many names."""
+    name = f"{'abcdefgh/' * 6}{'a' * 100}.onnx"
+
+    def seconds(count: int) -> float:
+        return min(
+            cpu_seconds(lambda: [Matcher().matches(f"{name}{number}", pattern) for number in range(count)])
+            for _ in range(3)
+        )
+
+    once = seconds(30)
+    assert seconds(300) < 30 * once
+    assert seconds(3_000) < 300 * once
+
+
+def test_very_many_comparisons_are_refused() -> None:
+    matcher = Matcher()
+    with pytest.raises(ValueError, match="too many steps"):
+        any(matcher.matches("a" * 240, f"*{'n' * 900}*") for _ in range(30_000))
 
 
 def test_links_to_links_end(tmp_path: Path) -> None:

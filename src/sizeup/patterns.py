@@ -21,8 +21,9 @@ _ANY = "**"
 # Steps of about 0.1 us, of one finder and of what it does. 200 patterns that start with `**` take 60,000,000
 # in 20,000 files with names of 60 characters.
 _MOST_STEPS = 100_000_000
-_ENTRY, _STATE, _MATCH, _LINK = 2, 20, 50, 400
+_ENTRY, _PART, _STATE, _MATCH, _LINK = 2, 10, 20, 50, 400
 _CHARACTERS, _PART_OVERHEAD = 50, 3  # compared in a step, and what each costs in addition to the part's own
+_TOO_MANY_STEPS = "it takes too many steps: too many patterns, files or long names"
 _LINKED = 100  # times as much in a linked folder: links of links lead to very many paths
 
 
@@ -41,17 +42,42 @@ def _without_repeats(parts: Sequence[str]) -> list[str]:
     return [part for index, part in enumerate(parts) if part != _ANY or parts[index - 1 : index] != [_ANY]]
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Whether a path matches a pattern."""
-    parts = name.split("/")
-    matched = {0}  # numbers of parts that the pattern so far can match
-    for pattern_part in _without_repeats(pattern.split("/")):
-        if pattern_part == _ANY:
-            matched = set(range(min(matched, default=len(parts) + 1), len(parts) + 1))
-        else:
+def _comparison_steps(part: str, characters: int) -> int:
+    """The steps to compare names of so many characters with a part of a pattern.
+
+    What is between two stars may be compared at every character of a name.
+    """
+    return (max(map(len, part.split("*"))) + _PART_OVERHEAD) * characters // _CHARACTERS
+
+
+class Matcher:
+    """Matches paths with patterns; raises ValueError if that takes too long."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_STEPS
+        self._parts: dict[str, list[str]] = {}
+
+    def matches(self, name: str, pattern: str) -> bool:
+        """Whether a path matches a pattern."""
+        parts = name.split("/")
+        if pattern not in self._parts:
+            self._parts[pattern] = _without_repeats(pattern.split("/"))
+        matched = {0}  # numbers of parts that the pattern so far can match
+        for pattern_part in self._parts[pattern]:
+            self._left -= _PART
+            if pattern_part == _ANY:
+                matched = set(range(min(matched), len(parts) + 1))
+                continue
+            compared = [n for n in matched if n < len(parts)]
+            self._left -= 2 * _ENTRY * len(compared)
+            self._left -= _comparison_steps(pattern_part, sum([len(parts[n]) for n in compared]))
+            if self._left < 0:
+                raise ValueError(_TOO_MANY_STEPS)
             matcher = _matcher(pattern_part)
-            matched = {n + 1 for n in matched if n < len(parts) and matcher.match(parts[n])}
-    return len(parts) in matched
+            matched = {n + 1 for n in compared if matcher.match(parts[n])}
+            if not matched:
+                return False
+        return len(parts) in matched
 
 
 class Finder:
@@ -111,9 +137,7 @@ class Finder:
         """The paths in a folder that match a part; folders only unless it is the last one."""
         if is_wild(part):
             entries = [each for each in self._visible(path, part) if is_last or each.is_folder]
-            # What is between two stars may be compared at every character of a name.
-            longest = max(map(len, part.split("*"))) + _PART_OVERHEAD
-            self._take(longest * sum([len(entry.name) for entry in entries]) // _CHARACTERS, path)
+            self._take(_comparison_steps(part, sum([len(entry.name) for entry in entries])), path)
             matcher = _matcher(os.path.normcase(part))
             for entry in entries:
                 if matcher.match(entry.key):
@@ -129,7 +153,7 @@ class Finder:
     def _take(self, steps: int, path: str = "") -> None:
         self._left -= steps * (_LINKED if path in self._linked else 1)
         if self._left < 0:
-            raise ValueError("it takes too many steps: too many patterns, files or long names")
+            raise ValueError(_TOO_MANY_STEPS)
 
     def _follows(self, path: str, link: str) -> bool:
         """Whether `**` follows a link: not to a folder that contains it, which would not end."""

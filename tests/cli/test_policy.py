@@ -335,6 +335,25 @@ def test_a_model_that_is_renamed_out_of_the_pattern_is_undetermined(run: Run, tr
     assert "renamed from models/resnet8.onnx, which a budget names; no budget names elsewhere/r.onnx" in text
 
 
+def test_many_patterns_over_many_removed_models_end(run: Run, tree: Path) -> None:
+    """Each model that the base has is compared with each pattern of the change."""
+    names = [f"{'a' * 240}{number}.onnx" for number in range(100)]
+    for name in names:
+        (tree / "models" / name).touch()
+    _commit(tree)
+    _git(tree, "tag", "--force", "base")
+    for name in names:
+        (tree / "models" / name).unlink()
+    patterns = [f"**/*{'n' * 900}{number}*.onnx" for number in range(990)]
+    (tree / "models" / "budgets.toml").write_text(
+        _BUDGET.replace('"*.onnx"', json.dumps([*patterns, "*.onnx"]))
+    )
+    _commit(tree)
+    ended = _gate(run)
+    assert ended.code == 2
+    assert "budgets.toml: patterns: it takes too many steps" in " ".join(ended.err.split())
+
+
 def test_a_model_of_another_folder_was_not_removed_from_the_budget(run: Run, tree: Path) -> None:
     """A pattern without a slash names files of the folder of the budget file: others never were checked."""
     save_product(tree / "models" / "deep" / "r.onnx", 8)

@@ -31,8 +31,7 @@ from sizeup.errors import BudgetError
 from sizeup.files import is_file, read_problem, read_settings
 from sizeup.formats.names import is_code, looks_like_code
 from sizeup.mixed_precision.precision_map import is_precision_map
-from sizeup.patterns import LONGEST, Finder, is_wild
-from sizeup.patterns import matches as glob_matches
+from sizeup.patterns import LONGEST, Finder, Matcher, is_wild
 from sizeup.settings import parse_toml
 from sizeup.units import quoted
 
@@ -184,7 +183,7 @@ class Budgets:
         """The patterns that match a model, with the indices of their budgets."""
         names = _names(model, self.folder)
         plain = [name for name in dict.fromkeys((model, *names)) if name in self._numbers]
-        wild = [pattern for pattern in self._wild if pattern not in plain and _matches(pattern, names)]
+        wild = [pattern for pattern in self._wild if pattern not in plain and self._matches(pattern, names)]
         return [(pattern, number) for pattern in (*plain, *wild) for number in self._numbers[pattern]]
 
     def links(self) -> list[Path]:
@@ -198,7 +197,22 @@ class Budgets:
     def names_path(self, path: Path) -> bool:
         """Whether a pattern matches the path of a file, which need not exist."""
         name = _lexical(str(path), self.folder)
-        return name in self._numbers or any(glob_matches(name, pattern) for pattern in self._wild)
+        return name in self._numbers or any(self._is_match(name, pattern) for pattern in self._wild)
+
+    def _matches(self, pattern: str, names: tuple[str, str]) -> bool:
+        path, name = names
+        matches_path = path != "" and self._is_match(path, pattern)
+        return matches_path or ("/" not in pattern and self._is_match(name, pattern))
+
+    def _is_match(self, name: str, pattern: str) -> bool:
+        try:
+            return self._matcher.matches(name, pattern)
+        except ValueError as error:
+            raise BudgetError(f"{self.name}: patterns: {error}") from None
+
+    @cached_property
+    def _matcher(self) -> Matcher:
+        return Matcher()
 
     def _matching_models(self, pattern: str) -> list[str]:
         if not _is_path(pattern):
@@ -231,11 +245,6 @@ class Budgets:
         return files
 
 
-def matches(pattern: str, model: str, folder: Path) -> bool:
-    """Whether a pattern matches a model: its relative path, or for a pattern without slash its file name."""
-    return pattern == model or _matches(pattern, _names(model, folder))
-
-
 def _names(model: str, home: Path) -> tuple[str, str]:
     """The path of a model relative to a folder ('' if it is elsewhere), and its file name."""
     try:
@@ -255,12 +264,6 @@ def _lexical(model: str, folder: Path) -> str:
         path = Path(model)
         name = os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
     return Path(name).as_posix()
-
-
-def _matches(pattern: str, names: tuple[str, str]) -> bool:
-    path, name = names
-    matches_path = path != "" and glob_matches(path, pattern)
-    return matches_path or ("/" not in pattern and glob_matches(name, pattern))
 
 
 def _is_path(pattern: str) -> bool:
