@@ -43,7 +43,7 @@ def _without_repeats(parts: Sequence[str]) -> list[str]:
 
 
 def _comparison_steps(part: str, characters: int) -> int:
-    """The steps to compare names of so many characters with a part of a pattern.
+    """The steps to compare names of that many characters in total with a part of a pattern.
 
     What is between two stars may be compared at every character of a name.
     """

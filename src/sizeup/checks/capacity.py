@@ -18,7 +18,6 @@ from sizeup.checks.onnx_support import onnx_support
 from sizeup.checks.unpublished_planners import activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
 from sizeup.formats.names import file_words, is_unreadable
-from sizeup.graph import Graph
 from sizeup.targets import GpuProcess, Runtime, Target
 
 # RAM reserved for the runtime and other software on an operating system: 1/10 of it, at least 128 MiB.
@@ -91,7 +90,7 @@ def fit_memory(
         memory = _gpu_memory(needs, target, target.gpu_process, ram)
     else:
         memory = _system_ram(needs, target, ram)
-    memory = _without_size(memory, open_sizes(needs.graph, target))
+    memory = _without_size(memory, needs.graph.open_sizes(uses_record=target.uses_recorded_shapes))
     flash_need = None
     if is_bare:
         code = code_part(needs, target)
@@ -139,12 +138,6 @@ def _npu_fit(npu: NpuFit, target: Target, ram: int | None, flash: int | None) ->
     notes = tuple(filter(None, (target.units[0].note, dram_note(npu))))
     ram_need = replace(ram_need, assumptions=(*ram_need.assumptions, *notes))
     return MemoryFit(ram_need, flash_need, npu.unsupported_reason, npu=npu)
-
-
-def open_sizes(graph: Graph, target: Target | None) -> tuple[str, ...]:
-    """Why the sizes of tensors are only lower bounds: of inputs, or of all that a runtime computes anew."""
-    uses_record = target is not None and target.has_no_system  # as TFLite Micro does, and Vela
-    return graph.placeholder_sizes if uses_record else graph.placeholder_sizes + graph.recomputed_outputs
 
 
 def _without_size(memory: MemoryNeed, reasons: tuple[str, ...]) -> MemoryNeed:
@@ -253,9 +246,12 @@ def converted_parts(needs: Needs, target: Target | None) -> list[MemoryPart]:
     """The arena of the .tflite files that converters may write of a model in another format."""
     bounds = None if needs.graph.format == "tflite" else needs.converted_arena(target)
     if bounds is None:
-        # Of a file whose sizes are known, only the number of steps leaves the plan open.
-        steps = ": TFLite Micro's planner takes too many steps" if needs.graph.format == "tflite" else ""
-        return [MemoryPart("tensors", needs.usage.peak_bytes, None, f"the arena is not known{steps}")]
+        reason = ""
+        if needs.graph.format == "tflite":
+            # Of a file that runs and whose sizes are known, only the number of steps leaves the plan open.
+            reason = needs.unsupported_reason(target) or "TFLite Micro's planner takes too many steps"
+        basis = ": ".join(filter(None, ("the arena is not known", reason)))
+        return [MemoryPart("tensors", needs.usage.peak_bytes, None, basis)]
     (low_head, high_head), (low, high) = bounds.head, bounds.arena
     parts = [
         MemoryPart("arena", low_head, high_head, "tensors and scratch as placed by TFLite Micro's planner"),

@@ -136,7 +136,9 @@ class SymbolicEstimate:
             yield slice(grid.points), rows[:, :3].T, rows[:, 3]
             return
         recurrent = dependent_steps(forms.forms.graph, self.options.target)
-        is_complete = not forms.forms.example.reasons and not recurrent
+        target, example = self.options.target, forms.forms.example
+        sizes = example.graph.open_sizes(uses_record=target.uses_recorded_shapes)
+        is_complete = not example.reasons and not recurrent and not sizes
         for chunk, work in forms.works(grid):
             times = latencies_of(work, self.options.target, self.options.basis, is_complete)
             bases = np.where(times.is_calibrated, BASES.index("calibrated"), BASES.index("roofline"))

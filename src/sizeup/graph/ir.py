@@ -178,6 +178,10 @@ class Graph:
     requirements: Requirements | None = None  # of an .onnx file
     missing_files: tuple[str, ...] = ()  # of weights: they do not exist, cannot be read, or are too short
 
+    def open_sizes(self, *, uses_record: bool) -> tuple[str, ...]:
+        """Why sizes of tensors are only lower bounds: inputs, or outputs that a runtime computes anew."""
+        return self.placeholder_sizes if uses_record else self.placeholder_sizes + self.recomputed_outputs
+
     def __repr__(self) -> str:
         # The generated repr would be as long as the model.
         name = self.name or "without a name"

@@ -48,7 +48,8 @@ class Estimate:
     """Seconds of one inference on a target, their 90 % prediction interval, and the kernels.
 
     `low` and `high` are None if no measurements support an interval. `high` is also None if time is missing:
-    that of unknown operators, or the overhead of a network much shorter than those of its calibration.
+    that of unknown operators, of sizes that the file does not fix, or the overhead of a network much shorter
+    than those of its calibration.
     """
 
     target: Target | None
@@ -176,10 +177,12 @@ class _Estimator:
         self.work = self.executed.work
         check_types(target, precision)
         recurrent = dependent_steps(cost.graph, target)
-        self.is_complete = not cost.reasons and not recurrent
+        sizes = cost.graph.open_sizes(uses_record=target.uses_recorded_shapes)
+        self.is_complete = not cost.reasons and not recurrent and not sizes
         self.notes += gaps(cost)
         if recurrent:
             self.notes.append(steps_gap(recurrent, target))
+        self.notes += (f"no upper end: {reason}" for reason in sizes)
 
     def by(self, basis: Basis | None) -> Estimate:
         self.basis = basis

@@ -155,6 +155,11 @@ class Target:
         return self.device.device_class == "microcontroller" or bool(self.runtime.micro)
 
     @property
+    def uses_recorded_shapes(self) -> bool:
+        """Whether outputs have the shapes that a file records, as TFLite Micro and Vela use them."""
+        return self.has_no_system
+
+    @property
     def gpu_process(self) -> GpuProcess | None:
         """What a process takes of its GPU; None if CUDA's caching allocator is not used on this device."""
         process = self.runtime.gpu_process
