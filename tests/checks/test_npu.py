@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import sizeup
-from sizeup.backends.tflm.kernel_call import Call
-from sizeup.backends.tflm.kernels import ETHOS_U_KERNEL
+from sizeup.backends.tflm.kernel import Call
+from sizeup.backends.tflm.kernels import ETHOS_U, KERNELS
 from sizeup.backends.tflm.layout import FIRMWARE
 from sizeup.errors import RunFailed
 from sizeup.render.console.check import reasons
@@ -220,8 +220,10 @@ def test_the_kernel_of_the_npu_requests_an_address_and_a_size_per_tensor(models:
     graph = sizeup.load(models / "tflm_person_detect_vela.tflite")
     (op,) = graph.ops
     tensors = len(op.inputs) + len(op.outputs)
-    assert ETHOS_U_KERNEL.prepare is not None
-    assert ETHOS_U_KERNEL.prepare(Call(op, graph.tensors, FIRMWARE)).scratch == (8 * tensors, 4 * tensors)
+    memory = KERNELS[ETHOS_U].memory
+    assert memory is not None
+    assert memory.prepare is not None
+    assert memory.prepare(Call(op, graph.tensors, FIRMWARE)).scratch == (8 * tensors, 4 * tensors)
 
 
 def test_the_clock_of_the_device_replaces_that_of_the_configuration(models: Path) -> None:

@@ -42,7 +42,7 @@ SEGFAULTS = Case("LOGICAL_AND", [Value((1, 32), "BOOL")], [Value((1, 32), "BOOL"
 @pytest.fixture
 def _no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules that miss what the interpreter refuses."""
-    monkeypatch.setattr(support, "OPERANDS", ())
+    monkeypatch.setattr(support, "COMMON", ())
     monkeypatch.setattr(support, "RULES", {})
 
 

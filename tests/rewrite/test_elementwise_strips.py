@@ -10,7 +10,7 @@ import pytest
 import sizeup
 from formats.tflite.factory import options, quantized
 from rewrite.strip_networks import Network
-from sizeup.backends.tflm.support import RESOLVED
+from sizeup.backends.tflm.kernels import RESOLVED
 from sizeup.ops import cost_rule_of, op_kind_of
 from sizeup.rewrite.verify import is_equal
 from sizeup.runtimes import random_samples, run

@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 from boards import LIBRARIES, ROOT, build_of, files, graph, measurements
 from fitting.tiny import file_of_benchmark
 from latency.truth.tables import read
-from sizeup.backends.tflm.kernel_call import Call
+from sizeup.backends.tflm.kernel import Call
 from sizeup.latency.instructions import Formula, firmware_name, sizes_of, variants
 
 OUTPUT = ROOT / "src" / "sizeup" / "latency" / "instructions.toml"

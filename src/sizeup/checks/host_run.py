@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sizeup.backends.tflm.caveats import may_fail_by_value
 from sizeup.backends.tflm.layout import PYTHON_PACKAGE
 from sizeup.backends.tflm.subgraphs import subgraphs
-from sizeup.backends.tflm.support import unsupported_reason
+from sizeup.backends.tflm.support import may_fail_by_value, unsupported_reason
 from sizeup.checks.needs import Needs
 from sizeup.errors import Incomplete
 from sizeup.runtimes import RUNTIMES, Inference, infer_once

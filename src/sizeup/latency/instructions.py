@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sizeup.backends.tflm.cmsis_nn import runs_as_convolution
-from sizeup.backends.tflm.kernel_call import Call, elements_of, shape_of
+from sizeup.backends.tflm.kernel import Call, CountedBy, Window, elements_of, shape_of, window_of
+from sizeup.backends.tflm.kernels import KERNELS
+from sizeup.backends.tflm.kernels.product_requests import runs_as_convolution
 from sizeup.backends.tflm.layout import Build
-from sizeup.backends.tflm.window import Window, window_of
 from sizeup.errors import Incomplete
 from sizeup.graph import Graph, Op
 
@@ -27,10 +27,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
-_PRODUCTS = (*_CONVOLUTIONS, "FULLY_CONNECTED")
-_POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D")
-_PAIRWISE = frozenset(("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"))
+_PRODUCTS = ("convolution", "depthwise", "dense")  # whose formulas differ by the dtype of the weights
 _LANES = 16  # 8-bit lanes of a vector register
 
 
@@ -113,11 +110,16 @@ def variants(call: Call) -> Iterator[str]:
     yield f"{call.op.source} {dtype}"
 
 
+def _counted_by(call: Call) -> CountedBy:
+    kernel = KERNELS.get(call.op.source)
+    return "" if kernel is None else kernel.counted_by
+
+
 def _dtype(op: Op, call: Call) -> str:
     data = [call.input(position) for position in range(len(op.inputs)) if call.has(position)]
     if not data:
         return call.output().dtype.name
-    if op.source in _PRODUCTS and len(data) > 1:
+    if _counted_by(call) in _PRODUCTS and len(data) > 1:
         return f"{data[0].dtype.name} x {data[1].dtype.name}"
     result = call.output().dtype.name if op.outputs else ""
     return data[0].dtype.name if result in ("", data[0].dtype.name) else f"{data[0].dtype.name} to {result}"
@@ -125,17 +127,17 @@ def _dtype(op: Op, call: Call) -> str:
 
 def _path(call: Call) -> str:
     """The code path that a kernel takes, if it has several with other costs."""
-    source = call.op.source
-    if source in _PAIRWISE and call.has(1):
+    sizes = _counted_by(call)
+    if sizes == "pairs" and call.has(1):
         return "" if shape_of(call.input(0)) == shape_of(call.input(1)) else "broadcast"
-    if source == "MEAN":
+    if sizes == "means":
         return "rows" if len(shape_of(call.input(0))) == 4 else ""
-    if call.build.kernels != "cmsis-nn" or source not in _PRODUCTS or _is_float(call):
+    if call.build.kernels != "cmsis-nn" or sizes not in _PRODUCTS or _is_float(call):
         return ""
-    if source == "FULLY_CONNECTED":
+    if sizes == "dense":
         return "pointwise" if runs_as_convolution(call) else "general"
     conv = window_of(call)
-    return _convolution_path(conv, call) if source == "CONV_2D" else _depthwise_path(conv, call)
+    return _convolution_path(conv, call) if sizes == "convolution" else _depthwise_path(conv, call)
 
 
 def _is_float(call: Call) -> bool:
@@ -164,35 +166,41 @@ def _depthwise_path(conv: Window, call: Call) -> str:
 
 def sizes_of(call: Call) -> dict[str, float]:
     """The sizes that formulas refer to."""
-    source = call.op.source
-    if source in _CONVOLUTIONS:
-        return _convolution_sizes(window_of(call), is_depthwise=source == "DEPTHWISE_CONV_2D")
-    if source == "FULLY_CONNECTED":
-        filters, length = shape_of(call.input(1))[-2:]
-        return _product_sizes(elements_of(call.output()) // max(filters, 1), filters, length)
-    sizes = _plain_sizes(call)
-    if source == "TRANSPOSE_CONV":
-        weights, data = (
-            next(
-                tensor
-                for tensor in map(call.input, range(len(call.op.inputs)))
-                if len(shape_of(tensor)) == 4 and (tensor.data is not None) == is_constant
-            )
-            for is_constant in (True, False)
+    sizes = _SIZES.get(_counted_by(call))
+    return _plain_sizes(call) if sizes is None else sizes(call)
+
+
+def _dense_sizes(call: Call) -> dict[str, float]:
+    filters, length = shape_of(call.input(1))[-2:]
+    return _product_sizes(elements_of(call.output()) // max(filters, 1), filters, length)
+
+
+def _with(name: str, count: Callable[[Call], float]) -> Callable[[Call], dict[str, float]]:
+    """The sizes of the tensors, and another one."""
+    return lambda call: {**_plain_sizes(call), name: count(call)}
+
+
+def _transposed_macs(call: Call) -> float:
+    weights, data = (
+        next(
+            tensor
+            for tensor in map(call.input, range(len(call.op.inputs)))
+            if len(shape_of(tensor)) == 4 and (tensor.data is not None) == is_constant
         )
-        sizes["macs"] = elements_of(data) * math.prod(shape_of(weights)[:3])
-    elif source == "BATCH_MATMUL":
-        left, result = shape_of(call.input(0)), shape_of(call.output())
-        length = elements_of(call.input(0)) // max(math.prod(result[:-1]), 1) or left[-1]
-        sizes["macs"] = elements_of(call.output()) * length
-    elif source in _POOLS:
-        height, width = call.op.attrs["kernel"]
-        sizes["taps"] = elements_of(call.output()) * height * width
-    elif source == "SVDF":
-        sizes["macs"] = elements_of(call.input(1)) + elements_of(call.input(2))
-    elif source == "UNIDIRECTIONAL_SEQUENCE_LSTM":
-        sizes["macs"] = _lstm_macs(call)
-    return sizes
+        for is_constant in (True, False)
+    )
+    return elements_of(data) * math.prod(shape_of(weights)[:3])
+
+
+def _matmul_macs(call: Call) -> float:
+    left, result = shape_of(call.input(0)), shape_of(call.output())
+    length = elements_of(call.input(0)) // max(math.prod(result[:-1]), 1) or left[-1]
+    return elements_of(call.output()) * length
+
+
+def _taps(call: Call) -> float:
+    height, width = call.op.attrs["kernel"]
+    return elements_of(call.output()) * int(height) * int(width)
 
 
 def _lstm_macs(call: Call) -> float:
@@ -269,3 +277,15 @@ def _taps_inside(conv: Window, axis: int) -> int:
         last = (extent - 1 - offset) // conv.stride[axis]
         total += max(0, min(last, conv.result[1 + axis] - 1) - first + 1)
     return total
+
+
+_SIZES: dict[CountedBy, Callable[[Call], dict[str, float]]] = {
+    "convolution": lambda call: _convolution_sizes(window_of(call), is_depthwise=False),
+    "depthwise": lambda call: _convolution_sizes(window_of(call), is_depthwise=True),
+    "dense": _dense_sizes,
+    "transposed": _with("macs", _transposed_macs),
+    "batches": _with("macs", _matmul_macs),
+    "window": _with("taps", _taps),
+    "filters": _with("macs", lambda call: elements_of(call.input(1)) + elements_of(call.input(2))),
+    "gates": _with("macs", _lstm_macs),
+}

@@ -9,8 +9,8 @@ import pytest
 
 from formats.tflite.factory import options
 from micro_kernels import CASES, Case, Value, convolution
-from sizeup.backends.tflm.caveats import caveats, may_fail_by_value
 from sizeup.backends.tflm.layout import Build
+from sizeup.backends.tflm.support import caveats, may_fail_by_value
 from sizeup.dtypes import dtype
 from sizeup.formats import load
 from sizeup.graph import GraphBuilder

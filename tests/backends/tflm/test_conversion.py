@@ -6,7 +6,7 @@ import pytest
 
 from sizeup.backends.tflm import Conversion, conversion_of
 from sizeup.backends.tflm.conversion import COMPOSED, FOLDED, is_listed
-from sizeup.backends.tflm.support import RESOLVED
+from sizeup.backends.tflm.kernels import RESOLVED
 from sizeup.dtypes import dtype
 from sizeup.graph import Body, Constant, Graph, GraphBuilder
 from sizeup.ops import cost_rule_of, cost_rules

@@ -10,10 +10,10 @@ import pytest
 
 import sizeup
 from micro_kernels import Case, Sizes, Value, convolution
-from sizeup.backends.tflm.esp_nn import largest_scratch_bytes, scratch_bytes
 from sizeup.backends.tflm.file_arena import tflm_arena
 from sizeup.backends.tflm.layout import FIRMWARE, Chip
 from sizeup.backends.tflm.subgraphs import subgraphs
+from sizeup.backends.tflm.tail import largest_scratch_bytes, scratch_bytes
 from sizeup.checks import Needs, fit_memory
 from sizeup.cost import count
 from sizeup.formats import load

@@ -45,5 +45,7 @@ def test_fields_behind_the_bar_need_compression() -> None:
 @pytest.mark.parametrize(("name", "wide", "narrow"), [("CONV_2D", 80, 56), ("FULLY_CONNECTED", 72, 48)])
 def test_kernels_data_in_both_builds(name: str, wide: int, narrow: int) -> None:
     """Sixteen bytes of padding sizes and eight further numbers around two pointers, for instance."""
-    assert extent(KERNELS[name].data, PYTHON_PACKAGE).size == wide
-    assert extent(KERNELS[name].data, FIRMWARE).size == narrow
+    memory = KERNELS[name].memory
+    assert memory is not None
+    assert extent(memory.data, PYTHON_PACKAGE).size == wide
+    assert extent(memory.data, FIRMWARE).size == narrow

@@ -21,7 +21,8 @@ import sizeup
 from formats.tflite.factory import File, options
 from micro_kernels import Case, Value
 from sizeup.backends.tflm import head_buffers
-from sizeup.backends.tflm.overlap import Windows, flat_distance, overlaps, padded_distance
+from sizeup.backends.tflm.kernels.overlaps import Windows, flat_distance, padded_distance
+from sizeup.backends.tflm.overlap import overlaps
 from sizeup.errors import Incomplete
 from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite

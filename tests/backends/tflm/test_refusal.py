@@ -12,7 +12,8 @@ from formats.tflite.factory import File, options
 from micro_interpreter import measure
 from micro_kernels import Case, Value
 from sizeup.backends.tflm import arena
-from sizeup.backends.tflm.support import RESOLVED, unsupported_reason
+from sizeup.backends.tflm.kernels import RESOLVED
+from sizeup.backends.tflm.support import unsupported_reason
 from sizeup.errors import RunFailed
 from sizeup.formats.tflite.schema import operator_names
 from sizeup.formats.tflite.write import rewrite

@@ -8,10 +8,10 @@ from sizeup.lazy import lazy_names
 if TYPE_CHECKING:
     from sizeup.backends.tflm.before_conversion import Conversions, ConvertedArena
     from sizeup.backends.tflm.conversion import Conversion, conversion_of, unlisted_operators
-    from sizeup.backends.tflm.esp_nn import chip_of, largest_scratch_bytes
     from sizeup.backends.tflm.head import HeadBuffers, Owner, head_buffers
-    from sizeup.backends.tflm.layout import FIRMWARE, Build, firmwares
+    from sizeup.backends.tflm.layout import FIRMWARE, Build, chip_of, firmwares
     from sizeup.backends.tflm.subgraphs import leftover_bytes
+    from sizeup.backends.tflm.tail import largest_scratch_bytes
 
 __all__ = [
     "FIRMWARE",
@@ -46,10 +46,6 @@ __getattr__ = lazy_names(
             "conversion_of",
             "unlisted_operators",
         ),
-        "esp_nn": (
-            "chip_of",
-            "largest_scratch_bytes",
-        ),
         "head": (
             "HeadBuffers",
             "Owner",
@@ -58,8 +54,10 @@ __getattr__ = lazy_names(
         "layout": (
             "FIRMWARE",
             "Build",
+            "chip_of",
             "firmwares",
         ),
         "subgraphs": ("leftover_bytes",),
+        "tail": ("largest_scratch_bytes",),
     },
 )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sizeup.backends.tflm.kernel_call import KernelRequests
+from sizeup.backends.tflm.kernel import KernelRequests
 from sizeup.backends.tflm.layout import ALIGNMENT, round_up
 from sizeup.backends.tflm.subgraphs import planned_bytes
 from sizeup.graph import ABSENT, Graph

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sizeup.backends.tflm.caveats import caveats
 from sizeup.backends.tflm.head import ONLINE, HeadBuffers, head_buffers, place_greedily
 from sizeup.backends.tflm.layout import FIRMWARE, PYTHON_PACKAGE, Build
 from sizeup.backends.tflm.overlap import FOREIGN_LABEL, LABEL, check_plan, npu_operands
 from sizeup.backends.tflm.subgraphs import is_declared, subgraphs, variable_bytes
-from sizeup.backends.tflm.support import unsupported_reason
-from sizeup.backends.tflm.tail import kernel_of, needed_bytes, tail_bytes
+from sizeup.backends.tflm.support import caveats, unsupported_reason
+from sizeup.backends.tflm.tail import kernel_memory, needed_bytes, tail_bytes
 from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph, Tensor
 from sizeup.memory.check import check_offsets
@@ -221,9 +220,8 @@ def _check(buffers: Buffers, offsets: Sequence[int], is_checked: Sequence[bool])
 
 
 def _unknown_kernels(graphs: Sequence[Graph], build: Build) -> str:
-    names = {
-        op.source or op.kind for graph in graphs for op in graph.ops if kernel_of(op.source, build) is None
-    }
+    ops = [op for graph in graphs for op in graph.ops]
+    names = {op.source or op.kind for op in ops if kernel_memory(op.source, build) is None}
     return f"persistent memory of these kernels is not known: {', '.join(sorted(names))}" if names else ""
 
 

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from sizeup.backends.tflm.any_order import head_bounds, most_files, orders
 from sizeup.backends.tflm.conversion import COMPOSED, conversion_of, converted_ops
-from sizeup.backends.tflm.esp_nn import largest_scratch_bytes
 from sizeup.backends.tflm.head import liveness_of, place_greedily
-from sizeup.backends.tflm.kernel_call import KernelRequests
+from sizeup.backends.tflm.kernel import KernelRequests
 from sizeup.backends.tflm.layout import ALIGNMENT, FIRMWARE, Build, round_up
 from sizeup.backends.tflm.lowered import LEAST, lowered, lowered_most
 from sizeup.backends.tflm.subgraphs import planned_bytes
-from sizeup.backends.tflm.tail import all_requests, needed_bytes, plain_bytes
+from sizeup.backends.tflm.tail import all_requests, largest_scratch_bytes, needed_bytes, plain_bytes
 from sizeup.backends.tflm.tail import tensor_bytes as description_bytes
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op, Tensor

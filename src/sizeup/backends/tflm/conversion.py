@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sizeup.backends.tflm.support import RESOLVED
+from sizeup.backends.tflm.kernels import KERNELS, RESOLVED
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op, is_precomputed
 from sizeup.memory.liveness import tensor_bytes
@@ -79,16 +79,7 @@ _WINDOWED, _MOST_SPATIAL = ("conv", "conv_transpose", "pool", "resize"), 2
 _MOST_TAPS = 4  # of RESIZE_BILINEAR
 _MOST_DIMENSIONS, _TAPS = 4, 3  # of runtimes that exclude more
 _SHAPE_OF, _DEPTHWISE = "shape_of", "DEPTHWISE_CONV_2D"
-_OWN = (
-    "CIRCULAR_BUFFER",
-    "TFLM_DECODE",
-    "SVDF",
-    "CALL_ONCE",
-    "VAR_HANDLE",
-    "ASSIGN_VARIABLE",
-    "READ_VARIABLE",
-)
-PORTABLE = frozenset(name for name in RESOLVED.difference(_OWN) if name.isupper())  # others are custom
+PORTABLE = frozenset(name for name, kernel in KERNELS.items() if kernel.is_portable)
 """Operators of TFLite Micro that other runtimes for microcontrollers are assumed to run."""
 # Parts of the names of operators that share the op kind of others with a kernel, but have none.
 _UNLIKE = {

@@ -6,18 +6,16 @@ with "its GATHER kernel", or None if the call is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sizeup.backends.tflm.kernel_call import Call, shape_of
+from sizeup.backends.tflm.kernel import Call, Rule, shape_of
 from sizeup.backends.tflm.subgraphs import is_declared
 from sizeup.graph import Quant, Tensor
-
-Rule: TypeAlias = Callable[[Call], str | None]
-Rules: TypeAlias = tuple[Rule, ...]
 
 OUTPUT = -1
 """The position of the first output where others are inputs."""
@@ -233,3 +231,30 @@ def output_quantization(expected: float, zero: int | None, tolerance: float = 0.
         return None
 
     return rule
+
+
+def positive(attribute: str, what: str) -> Rule:
+    """An option that the kernel divides by; 0 if the file has no options."""
+
+    def rule(call: Call) -> str | None:
+        value = call.op.attrs.get(attribute, 1)
+        return None if value > 0 else f"needs a {what} of at least 1, not {value}"
+
+    return rule
+
+
+_BOUNDS = {"relu": (0.0,), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}
+_HIGHEST = (1 << 31) - 1
+
+
+def activation_range(call: Call) -> str | None:
+    """The bounds of a fused activation have to be 32-bit integers in units of the output scale."""
+    bounds = _BOUNDS.get(call.op.attrs.get("activation", ""), ())
+    output = call.output() if bounds else None
+    if output is None or output.dtype.name not in (INT8, INT16):
+        return None
+    unit = scale(output)
+    is_valid = unit and all(abs(bound / unit) + abs(zero_point(output)) <= _HIGHEST for bound in bounds)
+    if is_valid and math.isfinite(unit):
+        return None
+    return f"needs another output scale than {unit:g} for its fused {call.op.attrs['activation']}"

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 ALIGNMENT = 16
 """Alignment of tensors and of kernel requests, in bytes."""
+EVAL_TENSOR = "2pe"
+"""The fields of TfLiteEvalTensor, which describes a tensor while the model runs."""
 
 _FIXED = {"l": 8, "i": 4, "h": 2, "b": 1}
 _FIELD = re.compile(r"(\d*)([pelihb])")
@@ -49,6 +51,15 @@ _VECTORS: tuple[tuple[str, Vectors], ...] = (
     ("Armv7E-M", "dsp"),
     (_ARM, ""),
 )
+
+
+# Chips by the core whose vector instructions ESP-NN uses.
+_CHIPS: dict[str, Chip] = {"xtensa-lx7-s3": "esp32-s3", "esp-rv32-p4": "esp32-p4"}
+
+
+def chip_of(core: str) -> Chip:
+    """The chip with that core; empty if ESP-NN has no vector instructions for it."""
+    return _CHIPS.get(core, "")
 
 
 def firmwares(architectures: Iterable[str], kernels: str) -> tuple[Build, ...]:

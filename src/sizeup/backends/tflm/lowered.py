@@ -19,10 +19,10 @@ import numpy as np
 
 from sizeup.backends.tflm.any_order import most_files
 from sizeup.backends.tflm.conversion import converted_ops
-from sizeup.backends.tflm.kernel_call import Call
+from sizeup.backends.tflm.kernel import Call
 from sizeup.backends.tflm.layout import Build
 from sizeup.backends.tflm.support import RULES
-from sizeup.backends.tflm.tail import kernel_bytes, kernel_of
+from sizeup.backends.tflm.tail import kernel_bytes, kernel_memory
 from sizeup.dtypes import BIAS, DTYPES, DType
 from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Constant, Graph, Op, Quant, Tensor
@@ -339,7 +339,7 @@ class _Lowering:
         """Write an operator, or one after another, by the names of its cost rule."""
         rule = cost_rule_of(op.kind)
         names = _OPERATORS.get(op.kind) or (() if rule is None else rule.tflite)
-        known = [name for name in names if name.isupper() and kernel_of(name, self.build)]
+        known = [name for name in names if name.isupper() and kernel_memory(name, self.build)]
         known = [_PLAIN] if op.kind in _LAYERS or not known else known
         is_image = self._makes_image(op)
         inputs = [

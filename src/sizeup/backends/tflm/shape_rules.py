@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sizeup.backends.tflm.kernel_call import Call, elements_of, gathered_axes, shape_of
-from sizeup.backends.tflm.kernel_rules import Rule, integers, listed, values
+from sizeup.backends.tflm.kernel import Call, Rule, elements_of, gathered_axes, shape_of
+from sizeup.backends.tflm.kernel_rules import integers, listed, values
 
 _MAX_INDEXED = 5  # indices of one position of GATHER_ND
 

@@ -1,82 +1,56 @@
-"""Whether TFLite Micro's interpreter runs a model, from what its kernels accept."""
+"""Whether TFLite Micro's interpreter runs a model, and what it computes differently, by its kernels.
+
+What all kernels need of a file is here: operands, options, and shapes that the file records. A kernel that
+reads a missing operand ends the process instead of reporting an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from sizeup.backends.tflm.arithmetic_rules import ARITHMETIC, dequantize
-from sizeup.backends.tflm.kernel_call import Call, elements_of
-from sizeup.backends.tflm.kernel_rules import BOOL, Rules, dtype
-from sizeup.backends.tflm.kernels import ETHOS_U, KERNELS, UNSIZED
+from sizeup.backends.tflm.kernel import Call, Rules
+from sizeup.backends.tflm.kernel_rules import is_constant, uses_cmsis_nn
+from sizeup.backends.tflm.kernels import ETHOS_U, KERNELS, RESOLVED
 from sizeup.backends.tflm.layout import FIRMWARE, Build
-from sizeup.backends.tflm.layout_rules import LAYOUT
-from sizeup.backends.tflm.operand_rules import OPERANDS
-from sizeup.backends.tflm.product_rules import PRODUCTS, product_types
 from sizeup.errors import Incomplete
-from sizeup.graph import Graph, Op, Tensor, name_of
+from sizeup.graph import Graph, Op, name_of
 from sizeup.units import shape
 
-RESOLVED = frozenset((*KERNELS, *UNSIZED))
-"""Operators that the interpreter has a kernel for."""
+RULES: Mapping[str, Rules] = {name: kernel.rules for name, kernel in KERNELS.items() if kernel.rules}
+"""What the kernels accept, by operator, in addition to the rules of every operator."""
+_ASSUMED = {name: kernel.assumed_rules for name, kernel in KERNELS.items()}
 
 _MAX_NAME = 60
 
 
-def _bytes(tensor: Tensor) -> int:
-    return elements_of(tensor) * tensor.dtype.bits // 8
+def _operand_count(call: Call) -> str | None:
+    """The number of inputs, all of them present, and an output; optional inputs are in other rules."""
+    kernel, count = KERNELS[call.op.source], len(call.op.inputs)
+    if kernel.inputs != "own":
+        least = kernel.fewest_inputs
+        if count < least and kernel.inputs.endswith("+"):
+            return f"takes at least {_inputs(least)}, not {count}"
+        if count != least and not kernel.inputs.endswith("+"):
+            return f"takes {_inputs(least)}, not {count}"
+        required = [position for position in range(count) if position != kernel.optional_input]
+        if absent := [position for position in required if not call.has(position)]:
+            return f"needs input {absent[0]}, which the file marks as absent"
+    return None if len(call.op.outputs) >= kernel.outputs else "needs an output"
 
 
-def _copies(sources: Sequence[Tensor], targets: Sequence[Tensor], what: str) -> str | None:
-    """Tensors are copied into and out of a subgraph, which has to have as many and as large ones."""
-    if len(sources) != len(targets):
-        return f"needs {len(sources)} {what}, not {len(targets)}"
-    for source, target in zip(sources, targets, strict=True):
-        if _bytes(source) != _bytes(target):
-            return f"needs {what} of {_bytes(source):,} B for {source.name!r}, not {_bytes(target):,} B"
-    return None
+def _inputs(count: int) -> str:
+    return f"{count} input{'' if count == 1 else 's'}"
 
 
-def _ends(graph: Graph) -> tuple[list[Tensor], list[Tensor]]:
-    inputs, outputs = ([graph.tensors[identity] for identity in ids] for ids in (graph.inputs, graph.outputs))
-    return inputs, outputs
+def _options(call: Call) -> str | None:
+    """Options that no kernel of the interpreter takes."""
+    if "custom_options" in call.op.attrs:
+        return "takes no options of a custom operator"
+    return "takes no intermediate tensors with a size" if "intermediates" in call.op.attrs else None
 
 
-def _if(call: Call) -> str | None:
-    if dtype(call) != BOOL or elements_of(call.input(0)) != 1:
-        return f"takes one bool as its condition, not {dtype(call)}"
-    data = [call.input(position) for position in range(1, len(call.op.inputs))]
-    results = [call.output(position) for position in range(len(call.op.outputs))]
-    for body in call.op.bodies:
-        inputs, outputs = _ends(body.graph)
-        reason = _copies(data, inputs, f"inputs of the graph {body.name!r}")
-        # It runs an "else" without outputs, which leaves the results as they are.
-        if reason is None and (outputs or body.name != "else"):
-            reason = _copies(results, outputs, f"outputs of the graph {body.name!r}")
-        if reason:
-            return reason
-    return None
-
-
-def _while(call: Call) -> str | None:
-    data = [call.input(position) for position in range(len(call.op.inputs))]
-    results = [call.output(position) for position in range(len(call.op.outputs))]
-    reason = _copies(data, results, "outputs")
-    for body in call.op.bodies:
-        inputs, outputs = _ends(body.graph)
-        reason = reason or _copies(data, inputs, f"inputs of the graph {body.name!r}")
-        if body.name != "cond":
-            reason = reason or _copies(results, outputs, f"outputs of the graph {body.name!r}")
-    return reason
-
-
-RULES: dict[str, Rules] = {**ARITHMETIC, **LAYOUT, **PRODUCTS, "IF": (_if,), "WHILE": (_while,)}
-"""What the kernels accept, by operator, in addition to the rules of every operator."""
-
-# A converter chooses scales, parameters and the dtypes of other operators.
-_ASSUMED: dict[str, Rules] = {
-    "DEQUANTIZE": (dequantize,),
-    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"), (product_types,)),
-}
+COMMON = (_operand_count, _options)
+"""Rules of every operator."""
 
 
 def unsupported_reason(
@@ -93,7 +67,7 @@ def unsupported_reason(
         return f"it has no kernel for {', '.join(sorted(missing))}"
     if is_file and (reason := _recorded_shape(graphs)):
         return reason
-    common, table = (OPERANDS, RULES) if is_file else ((), _ASSUMED)
+    common, table = (COMMON, RULES) if is_file else ((), _ASSUMED)
     reasons = (
         _reason(graph, op, build, (*common, *table.get(op.source, ())))
         for graph in graphs
@@ -125,3 +99,35 @@ def _reason(graph: Graph, op: Op, build: Build, rules: Rules) -> str | None:
     name = name_of(graph, op)
     shown = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}..."
     return f"its {op.source} kernel {requirement} (operator {shown!r})"
+
+
+def _caveats_of(call: Call) -> Rules:
+    """Those of a build's kernel; other rules are about operators without outputs or a first input."""
+    kernel = KERNELS.get(call.op.source)
+    if kernel is None or not call.op.outputs or not call.has(0):
+        return ()
+    if uses_cmsis_nn(call):
+        return (*kernel.caveats, *kernel.cmsis_nn_caveats)
+    return () if call.build.kernels == "esp-nn" and kernel.esp_nn else kernel.caveats
+
+
+def caveats(graphs: Sequence[Graph], build: Build = FIRMWARE) -> list[str]:
+    """Reservations about a model that a build of the interpreter runs, each with its first operator."""
+    first: dict[str, str] = {}
+    for graph in graphs:
+        for op in graph.ops:
+            call = Call(op, graph.tensors, build)
+            for text in filter(None, (rule(call) for rule in _caveats_of(call))):
+                first.setdefault(f"its {op.source} kernel {text}", name_of(graph, op))
+    return [f"{text} (operator {name!r})" for text, name in first.items()]
+
+
+def may_fail_by_value(graphs: Sequence[Graph], operator: str) -> bool:
+    """Whether inference can fail in such an operator for some inputs of the model and run for others."""
+    position = KERNELS[operator].fails_by if operator in KERNELS else None
+    if position is None:
+        return False
+    calls = (
+        Call(op, graph.tensors, FIRMWARE) for graph in graphs for op in graph.ops if op.source == operator
+    )
+    return any(call.has(position) and not is_constant(call.input(position)) for call in calls)

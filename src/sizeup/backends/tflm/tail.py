@@ -13,14 +13,22 @@ then replaces all of this.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from sizeup.backends.tflm.cmsis_nn import CMSIS_NN
-from sizeup.backends.tflm.esp_nn import ESP_NN
-from sizeup.backends.tflm.kernel_call import Call, Kernel, KernelRequests
-from sizeup.backends.tflm.kernels import ETHOS_U, ETHOS_U_KERNEL, EVAL_TENSOR, KERNELS
-from sizeup.backends.tflm.layout import ALIGNMENT, Build, Extent, extent, round_up
+from sizeup.backends.tflm.kernel import Call, KernelMemory, KernelRequests
+from sizeup.backends.tflm.kernels import KERNELS
+from sizeup.backends.tflm.layout import (
+    ALIGNMENT,
+    EVAL_TENSOR,
+    FIRMWARE,
+    Build,
+    Chip,
+    Extent,
+    extent,
+    round_up,
+)
 from sizeup.backends.tflm.subgraphs import exact_bytes, variable_bytes
 from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Graph, Op, Tensor
@@ -45,20 +53,36 @@ _LEAST_ARENA = 512  # smaller arenas have not been tried in firmware
 _PLANNER_ROW = "10i"  # planner data per buffer: size, liveness, and its positions in three lists
 
 
-_LIBRARIES = {"reference": KERNELS, "cmsis-nn": CMSIS_NN, "esp-nn": ESP_NN}
+def kernel_memory(source: str, build: Build) -> KernelMemory | None:
+    """The memory of an operator's kernel in the library of a build; None if it is not known."""
+    kernel = KERNELS.get(source)
+    if kernel is None or (kernel.needs_npu and not build.has_ethos_u):
+        return None
+    return (build.kernels == "cmsis-nn" and kernel.cmsis_nn) or kernel.memory
 
 
-def kernel_of(source: str, build: Build) -> Kernel | None:
-    """The kernel of an operator in the library of a build; None if it is not known."""
-    if build.has_ethos_u and source == ETHOS_U:
-        return ETHOS_U_KERNEL
-    return _LIBRARIES[build.kernels].get(source)
+def _known_memory(source: str, build: Build) -> KernelMemory:
+    memory = kernel_memory(source, build)
+    assert memory is not None
+    return memory
 
 
-def _known_kernel(source: str, build: Build) -> Kernel:
-    kernel = kernel_of(source, build)
-    assert kernel is not None
-    return kernel
+def scratch_bytes(graph: Graph, op: Op, chip: Chip) -> int:
+    """The scratch of ESP-NN's kernel; raises Incomplete if a shape depends on data."""
+    return _esp_nn_scratch(Call(op, graph.tensors, replace(FIRMWARE, chip=chip)))
+
+
+def _esp_nn_scratch(call: Call) -> int:
+    op, kernel = call.op, KERNELS.get(call.op.source)
+    if kernel is None or kernel.esp_nn is None or not op.outputs or not call.has(0):
+        return 0
+    return kernel.esp_nn(call) if call.input(0).dtype.name == "int8" else 0
+
+
+def largest_scratch_bytes(graphs: Iterable[Graph], chip: Chip) -> int:
+    """The largest scratch buffer of one of ESP-NN's kernels, rounded up as in the arena."""
+    sizes = (scratch_bytes(graph, op, chip) for graph in graphs for op in graph.ops)
+    return round_up(max(sizes, default=0), ALIGNMENT)
 
 
 def kernel_requests(graph: Graph, op: Op, build: Build) -> KernelRequests:
@@ -71,11 +95,13 @@ def kernel_requests(graph: Graph, op: Op, build: Build) -> KernelRequests:
 
 def _requests_of(call: Call) -> KernelRequests:
     op = call.op
-    kernel = kernel_of(op.source, call.build)
-    if kernel is None or kernel.prepare is None:
+    memory = kernel_memory(op.source, call.build)
+    if memory is None:
         return KernelRequests()
     try:
-        requests = kernel.prepare(call)
+        requests = memory.prepare(call) if memory.prepare else KernelRequests()
+        if call.build.kernels == "esp-nn" and (size := _esp_nn_scratch(call)):
+            requests = replace(requests, scratch=(*requests.scratch, size))
     except (LookupError, ValueError, ZeroDivisionError):  # too few dimensions, or an empty filter
         requests = None
     if requests is None or min((*requests.persistent, *requests.scratch), default=0) < 0:
@@ -150,14 +176,14 @@ def _model(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
         yield _array(_NODE, len(graph.ops), build)
     for graph in graphs:
         for op in graph.ops:
-            yield extent(_known_kernel(op.source, build).options, build)
+            yield extent(_known_memory(op.source, build).options, build)
 
 
 def _data(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
     """What Init of all kernels requests."""
     for graph in graphs:
         for op in graph.ops:
-            yield _requested(extent(_known_kernel(op.source, build).data, build).size)
+            yield _requested(extent(_known_memory(op.source, build).data, build).size)
 
 
 def _persistent(graphs: Sequence[Graph], requests: Requests) -> Iterator[Extent]:
@@ -174,7 +200,7 @@ def _persistent(graphs: Sequence[Graph], requests: Requests) -> Iterator[Extent]
 
 def kernel_bytes(op: Op, tensors: Sequence[Tensor], build: Build) -> tuple[int, int] | None:
     """The bytes of an operator in the tail, and of its scratch; None if its kernel takes other tensors."""
-    if kernel_of(op.source, build) is None:
+    if kernel_memory(op.source, build) is None:
         return None
     try:
         call = Call(op, tensors, build)
@@ -186,7 +212,7 @@ def kernel_bytes(op: Op, tensors: Sequence[Tensor], build: Build) -> tuple[int, 
 
 def plain_bytes(op: Op, build: Build) -> int | None:
     """The bytes of an operator in the tail, without what its kernel requests; None if it has none."""
-    if kernel_of(op.source, build) is None:
+    if kernel_memory(op.source, build) is None:
         return None
     return _operator_bytes(Call(op, (), build), KernelRequests())
 
@@ -199,10 +225,10 @@ def operator_bytes(graph: Graph, op: Op, build: Build) -> int:
 
 def _operator_bytes(call: Call, requests: KernelRequests) -> int:
     build = call.build
-    kernel = _known_kernel(call.op.source, build)
-    own = extent(_NODE, build).size + extent(kernel.options, build).size
+    memory = _known_memory(call.op.source, build)
+    own = extent(_NODE, build).size + extent(memory.options, build).size
     handles = extent("p", build).size * len(requests.scratch)
-    data = (extent(kernel.data, build).size, *requests.persistent)
+    data = (extent(memory.data, build).size, *requests.persistent)
     return own + handles + sum(round_up(size, ALIGNMENT) for size in data)
 
 
@@ -310,9 +336,9 @@ def _prepare_peak(graphs: Sequence[Graph], build: Build, used: int, requests: Re
 
 
 def _temporary_tensors(graph: Graph, op: Op, end: int, build: Build, *, has_persistent: bool) -> int:
-    kernel = _known_kernel(op.source, build)
-    loaded = [*op.inputs, *op.outputs] if kernel.tensors is None else []
-    positions = kernel.again if kernel.tensors is None else kernel.tensors(Call(op, graph.tensors, build))
+    memory = _known_memory(op.source, build)
+    loaded = [*op.inputs, *op.outputs] if memory.tensors is None else []
+    positions = memory.again if memory.tensors is None else memory.tensors(Call(op, graph.tensors, build))
     for position in positions:  # slices, since a damaged file may lack tensors
         loaded += op.outputs[:1] if position < 0 else op.inputs[position:][:1]
     zero_points = 0
@@ -326,7 +352,7 @@ def _temporary_tensors(graph: Graph, op: Op, end: int, build: Build, *, has_pers
             end = round_up(end, quantization.alignment) + quantization.size
             zero_points = 4 + 4 * quant.scale.size
             end = round_up(end, 4) + zero_points
-    if kernel.overwrites and has_persistent and loaded and graph.tensors[loaded[-1]].quant is not None:
+    if memory.overwrites and has_persistent and loaded and graph.tensors[loaded[-1]].quant is not None:
         end -= zero_points
     return end
 

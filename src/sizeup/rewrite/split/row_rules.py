@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sizeup.backends.tflm.support import RESOLVED
+from sizeup.backends.tflm.kernel import Strips
+from sizeup.backends.tflm.kernels import KERNELS
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor, name_of
 from sizeup.ops import cost_rule_of
 
@@ -64,7 +65,6 @@ class StripRule:
     is_pad: bool = False  # the operator is itself a padding
 
 
-_WINDOWS = frozenset(("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"))
 # Of computed tensors: what the kernels of SLICE and CONCATENATION move.
 _TYPES = frozenset(("int8", "int16", "int32", "float32", "bool"))
 _RANK = 4
@@ -77,12 +77,12 @@ def is_computed(tensor: Tensor) -> bool:
 
 def strip_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
     """How an operator is executed in strips along an axis, or the reason why it cannot be."""
-    name, label = op.source or op.kind, _label(graph, op)
-    if name not in _WINDOWS | {"PAD", "CONCATENATION"} and not _is_elementwise(op):
+    label, strips = _label(graph, op), _strips_of(op)
+    if not strips:
         return f"{label} cannot be executed in strips"
     if len(op.outputs) != 1 or not op.inputs or op.inputs[0] == ABSENT:
         return f"{label} has no single output"
-    if name not in _WINDOWS and ABSENT in op.inputs:
+    if strips != "windows" and ABSENT in op.inputs:
         return f"{label} lacks an input"
     output = graph.tensors[op.outputs[0]]
     tensors = [graph.tensors[identity] for identity in op.inputs if identity != ABSENT]
@@ -90,8 +90,7 @@ def strip_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
         return f"{label} has a shape or a dtype that is not supported"
     if len(output.shape or ()) != _RANK:
         return f"{label} has {len(output.shape or ())} dimensions; 4 are required"
-    rule_of = {"PAD": _pad_rule}.get(name, _window_rule if name in _WINDOWS else _rowwise_rule)
-    rule = rule_of(graph, op, axis)
+    rule = {"padding": _pad_rule, "windows": _window_rule, "rows": _rowwise_rule}[strips](graph, op, axis)
     if isinstance(rule, StripRule):
         sliced = (output, *(graph.tensors[op.inputs[position]] for position in rule.sliced))
         if any(tensor.quant is not None and len(tensor.quant.scale) > 1 for tensor in sliced):
@@ -99,10 +98,12 @@ def strip_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
     return rule
 
 
-def _is_elementwise(op: Op) -> bool:
-    """Whether TFLite Micro computes every element of the output from one element of each input."""
-    rule = cost_rule_of(op.kind)
-    return rule is not None and rule.family == "elementwise" and op.source in RESOLVED and op.source.isupper()
+def _strips_of(op: Op) -> Strips:
+    """Which rows of its inputs TFLite Micro's kernel needs; elementwise ones need the same as they write."""
+    kernel, rule = KERNELS.get(op.source), cost_rule_of(op.kind)
+    if kernel is None or not kernel.is_portable:
+        return ""
+    return "rows" if rule is not None and rule.family == "elementwise" else kernel.strips
 
 
 def _label(graph: Graph, op: Op) -> str:
@@ -177,7 +178,7 @@ def _window_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
             return f"{label} has another output shape than its padding"
         total = max(0, (expected - 1) * stride + span - size) if is_same else 0
         pads[side] = Padding(total // 2, total - total // 2)
-    if any(map(any, pads)) and op.source in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
+    if any(map(any, pads)) and op.kind == "pool":
         return f"{label} ignores its padding, which PAD cannot express"
     stride, span, size = attrs["stride"][axis - 1], spans[axis - 1], data[axis]
 

@@ -1,7 +1,9 @@
-"""What TFLite Micro's kernels for convolutions, matrix products and recurrent layers accept.
+"""TFLite Micro's kernels for convolutions, matrix products and recurrent layers.
 
 Read from tensorflow/tflite-micro (tensorflow/lite/micro/kernels and its folder cmsis_nn, commit 90b983c): the
 checks of Prepare and the dtypes of Eval. Checks that only debug builds of the kernels have are not rules.
+Caveats are also of CMSIS-NN (commit 4ab83cc); outputs of emulated boards were compared with those of the
+reference kernels.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sizeup.backends.tflm.kernel_call import Call, elements_of, shape_of
+from sizeup.backends.tflm.kernel import Call, Kernel, KernelMemory, Rule, Rules, elements_of, shape_of
 from sizeup.backends.tflm.kernel_rules import (
     FLOAT,
     INT8,
@@ -19,13 +21,14 @@ from sizeup.backends.tflm.kernel_rules import (
     INT64,
     OUTPUT,
     UINT8,
-    Rules,
+    activation_range,
     at,
     dtype,
     is_constant,
     listed,
     only_cmsis_nn,
     only_for,
+    positive,
     rank,
     same_types,
     scale,
@@ -34,12 +37,14 @@ from sizeup.backends.tflm.kernel_rules import (
     takes,
     uses_cmsis_nn,
 )
-from sizeup.backends.tflm.kernels import fully_connected_operands
+from sizeup.backends.tflm.kernels import esp_nn, overlaps
+from sizeup.backends.tflm.kernels import product_requests as requests
+from sizeup.backends.tflm.kernels.product_requests import REVERSED_ABOVE, fully_connected_operands
 from sizeup.backends.tflm.shape_rules import broadcast
 from sizeup.backends.tflm.subgraphs import is_declared
 from sizeup.graph import Tensor
 
-INTEGERS = (INT8, INT16)
+_INTEGERS = (INT8, INT16)
 _INT4 = "int4"
 _TYPES = frozenset(((FLOAT, FLOAT), (INT8, INT8), (INT8, _INT4), (INT16, INT8)))
 _TRANSPOSED_TYPES = frozenset(((FLOAT, FLOAT), (INT8, INT8), (INT16, INT8)))
@@ -49,7 +54,7 @@ _MAX_MULTIPLIER = 128  # of 64-bit sums
 _HIGH_WORD = 1 << 15  # from here, a 64-bit sum exceeds the 48 bits that are rescaled
 
 
-def operands(call: Call) -> tuple[Tensor, Tensor]:
+def _operands(call: Call) -> tuple[Tensor, Tensor]:
     """Data and weights of a convolution or matrix product."""
     if call.op.source != "FULLY_CONNECTED":
         return call.input(0), call.input(1)
@@ -57,11 +62,11 @@ def operands(call: Call) -> tuple[Tensor, Tensor]:
     return data, weights
 
 
-def product_types(call: Call) -> str | None:
+def _product_types(call: Call) -> str | None:
     """The dtypes of data and weights, also if they are those of an assumed precision."""
     if not call.has(0) or not call.has(1):
         return "needs data and weights"
-    data, weights = (tensor.dtype.name for tensor in operands(call))
+    data, weights = (tensor.dtype.name for tensor in _operands(call))
     allowed = _TYPES
     if call.op.source == "TRANSPOSE_CONV":
         allowed = _TRANSPOSED_TYPES if uses_cmsis_nn(call) else _TRANSPOSED_TYPES | {(INT16, INT16)}
@@ -69,7 +74,7 @@ def product_types(call: Call) -> str | None:
 
 
 def _same_output(call: Call) -> str | None:
-    data, output = operands(call)[0].dtype.name, dtype(call, OUTPUT)
+    data, output = _operands(call)[0].dtype.name, dtype(call, OUTPUT)
     return None if data == output else f"writes the dtype of its data, {data}, not {output}"
 
 
@@ -77,8 +82,8 @@ def _depthwise_output(call: Call) -> str | None:
     """The reference kernel checks only that the output is quantized."""
     if uses_cmsis_nn(call):
         return _same_output(call)
-    is_allowed = dtype(call) == FLOAT or dtype(call, OUTPUT) in (*INTEGERS, UINT8)
-    return None if is_allowed else f"writes {listed((*INTEGERS, UINT8))}, not {dtype(call, OUTPUT)}"
+    is_allowed = dtype(call) == FLOAT or dtype(call, OUTPUT) in (*_INTEGERS, UINT8)
+    return None if is_allowed else f"writes {listed((*_INTEGERS, UINT8))}, not {dtype(call, OUTPUT)}"
 
 
 def _scale_axis(weights: Tensor) -> str | None:
@@ -91,8 +96,8 @@ def _scale_axis(weights: Tensor) -> str | None:
 
 def _channel_scales(axis: int) -> Rules:
     def rule(call: Call) -> str | None:
-        data, weights = operands(call)
-        if data.dtype.name not in INTEGERS:
+        data, weights = _operands(call)
+        if data.dtype.name not in _INTEGERS:
             return None
         if weights.quant is None:
             return f"needs scales of its {weights.dtype.name} weights"
@@ -114,7 +119,7 @@ def _channel_scales(axis: int) -> Rules:
 
 def _multiplier(call: Call) -> str | None:
     """64-bit sums are rescaled by at most 7 bits to the left."""
-    data, weights = operands(call)
+    data, weights = _operands(call)
     if data.dtype.name != INT16 or weights.quant is None or scale(call.output()) <= 0:
         return None
     largest = scale(data) * float(np.max(weights.quant.scale)) / scale(call.output())
@@ -123,9 +128,9 @@ def _multiplier(call: Call) -> str | None:
     )
 
 
-def bias_is_misread(call: Call) -> bool:
+def _bias_is_misread(call: Call) -> bool:
     """Whether the kernel reads a 32-bit bias of 16-bit data as 64-bit integers."""
-    if not call.has(2) or operands(call)[0].dtype.name != INT16 or dtype(call, 2) != INT32:
+    if not call.has(2) or _operands(call)[0].dtype.name != INT16 or dtype(call, 2) != INT32:
         return False
     is_read_as_64 = {
         "DEPTHWISE_CONV_2D": True,
@@ -137,7 +142,7 @@ def bias_is_misread(call: Call) -> bool:
 
 def _wide_bias(call: Call) -> str | None:
     """The reference kernel aborts if the high word of such a bias is large."""
-    if not bias_is_misread(call) or (uses_cmsis_nn(call) and call.op.source != "TRANSPOSE_CONV"):
+    if not _bias_is_misread(call) or (uses_cmsis_nn(call) and call.op.source != "TRANSPOSE_CONV"):
         return None
     data = call.input(2).data
     if data is None or data.read is None:
@@ -169,8 +174,8 @@ def _transposed_bias(call: Call) -> str | None:
 
 
 def _dense(call: Call) -> str | None:
-    data, weights = operands(call)
-    if data.dtype.name not in INTEGERS:
+    data, weights = _operands(call)
+    if data.dtype.name not in _INTEGERS:
         return None
     count = 1 if weights.quant is None else scale_count(weights.quant)
     if count == 1:
@@ -198,11 +203,11 @@ def _product_scale(left: Tensor, right: Tensor) -> str | None:
 
 
 def _matmul_scales(call: Call) -> str | None:
-    return _product_scale(call.input(0), call.input(1)) if dtype(call) in INTEGERS else None
+    return _product_scale(call.input(0), call.input(1)) if dtype(call) in _INTEGERS else None
 
 
 def _dense_symmetric(call: Call) -> str | None:
-    data = operands(call)[0]
+    data = _operands(call)[0]
     if not uses_cmsis_nn(call) or data.dtype.name != INT16:
         return None
     zeros = [tensor.quant.zero_point[0] for tensor in (data, call.output()) if tensor.quant is not None]
@@ -294,9 +299,9 @@ def _lstm_types(call: Call) -> Iterator[str]:
     cell, data, weights = (dtype(call, position) for position in (_LSTM_CELL, 0, 1))
     if cell not in (FLOAT, INT16):
         yield f"takes float32 and int16 cell states, not {cell}"
-    if data not in (FLOAT, *INTEGERS):
-        yield f"takes {listed((FLOAT, *INTEGERS))}, not {data}"
-    if data in INTEGERS and weights != INT8:
+    if data not in (FLOAT, *_INTEGERS):
+        yield f"takes {listed((FLOAT, *_INTEGERS))}, not {data}"
+    if data in _INTEGERS and weights != INT8:
         yield f"takes int8 weights with {data} data, not {weights}"
 
 
@@ -321,7 +326,7 @@ def _lstm_shapes(call: Call) -> Iterator[str]:
 
 def _lstm_scales(call: Call) -> Iterator[str]:
     """Its gates are fully connected layers of the data and of the hidden state."""
-    if dtype(call) not in INTEGERS:
+    if dtype(call) not in _INTEGERS:
         return
     for position in _LSTM_WEIGHTS:
         weights = call.input(position)
@@ -332,44 +337,119 @@ def _lstm_scales(call: Call) -> Iterator[str]:
             yield reason
 
 
-PRODUCTS: dict[str, Rules] = {
-    "BATCH_MATMUL": (
-        takes(FLOAT, *INTEGERS),
-        same_types(0, 1, OUTPUT),
-        _matmul,
-        only_for(INT16, symmetric(0, 1, OUTPUT)),
-        _matmul_scales,
-    ),
-    "CONV_2D": (
-        product_types,
-        _same_output,
-        rank(4, 4, 0, 1, OUTPUT),
-        _convolution_shapes,
-        *_channel_scales(0),
-        only_cmsis_nn(only_for(INT16, symmetric(0, OUTPUT))),
-        _convolution_bias,
-        _multiplier,
-    ),
-    "DEPTHWISE_CONV_2D": (
-        product_types,
-        _depthwise_output,
-        rank(4, 4, 0, 1, OUTPUT),
-        *_channel_scales(3),
-        only_cmsis_nn(only_for(INT16, symmetric(0, OUTPUT))),
-        _wide_bias,
-        _multiplier,
-    ),
-    "FULLY_CONNECTED": (product_types, _same_output, _dense, _dense_symmetric, _multiplier),
-    "SVDF": (takes(FLOAT, INT8), _svdf, _svdf_shapes),
-    "TRANSPOSE_CONV": (
-        product_types,
-        _same_output,
-        rank(4, 4, 0, 1, OUTPUT),
-        *_channel_scales(0),
-        _transposed_bias,
-        _wide_bias,
-        _multiplier,
-    ),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (_lstm,),
-}
-"""Rules by operator."""
+def _dropped_activation(call: Call) -> str | None:
+    activation = call.op.attrs.get("activation")
+    if not activation or dtype(call) not in _INTEGERS:
+        return None
+    return f"ignores its fused {activation}"
+
+
+def _shifted_rows(call: Call) -> str | None:
+    """Rows before the first output are dropped in steps of the stride, not one by one."""
+    stride = call.op.attrs.get("stride")
+    if dtype(call) != INT8 or stride is None:  # None if the file has no options
+        return None
+    data, weights, result = (shape_of(tensor) for tensor in (call.input(0), call.input(1), call.output()))
+    if max(stride) <= 2 and data[3] > REVERSED_ABOVE:
+        return None
+    rows = -(-result[1] // stride[0])
+    is_same = rows == data[1]  # padding "same"; "valid" has more rows
+    padding = max(0, (rows - 1) * stride[0] + weights[1] - result[1]) // 2 if is_same else 0
+    if padding % stride[0] == 0:
+        return None
+    return f"writes wrong rows with a stride of {stride[0]} and a filter of {weights[1]} rows"
+
+
+def _groups(call: Call) -> str | None:
+    is_grouped = dtype(call) == INT16 and call.op.attrs.get("groups", 1) > 1
+    return "computes grouped convolutions of int16 data as ungrouped" if is_grouped else None
+
+
+def _misread_bias(call: Call) -> str | None:
+    return "reads its int32 bias as int64" if _bias_is_misread(call) else None
+
+
+def _packed_weights(call: Call) -> str | None:
+    is_packed = call.build.vectors == "mve" and _operands(call)[1].dtype.name == "int4"
+    return "computed other values with int4 weights on an emulated Cortex-M55" if is_packed else None
+
+
+def _forgotten_state(call: Call) -> str | None:
+    return "starts every inference without state" if dtype(call) in _INTEGERS else None
+
+
+def _lstm_fault(call: Call) -> str | None:
+    is_integer = dtype(call) in _INTEGERS
+    return "faults instead of reporting an error if the arena is too small" if is_integer else None
+
+
+def _dense_fault(call: Call) -> str | None:
+    data, weights = _operands(call)
+    has_sums = call.build.vectors == "mve" and data.dtype.name == weights.dtype.name == INT8
+    is_fault = has_sums and is_constant(weights)
+    return "faults instead of reporting an error if the arena is too small" if is_fault else None
+
+
+def _hybrid_lstm(call: Call) -> str | None:
+    is_hybrid = dtype(call).startswith("float") and dtype(call, 1) == INT8
+    return "reads its int8 weights as float32" if is_hybrid else None
+
+
+def _of_images(caveat: Rule) -> Rule:
+    """A caveat about data and outputs of four dimensions; the rules of the kernel are about others."""
+
+    def rule(call: Call) -> str | None:
+        is_image = call.has(1) and len(shape_of(call.input(0))) == 4 == len(shape_of(call.output()))
+        return caveat(call) if is_image else None
+
+    return rule
+
+
+# cmsis_nn_lstm_gate; OpDataLSTM has 64-bit fields.
+_GATE = "2i2p2i3pe"
+_TWICE = (0, 1, -1)
+
+KERNELS = (
+    Kernel("CONV_2D", "own", KernelMemory("e2ie2ie", "9i2p3i|2i", requests.filters_at(0), _TWICE),
+        (activation_range, _product_types, _same_output, rank(4, 4, 0, 1, OUTPUT), _convolution_shapes,
+        *_channel_scales(0), only_cmsis_nn(only_for(INT16, symmetric(0, OUTPUT))), _convolution_bias,
+        _multiplier), assumed_rules=(_product_types,),
+        cmsis_nn=KernelMemory("e2ie2ie", "9i2p4i", requests.cmsis_nn_convolution, _TWICE),
+        esp_nn=esp_nn.convolution, cmsis_nn_caveats=(_groups,), overlaps=overlaps.windows, strips="windows",
+        counted_by="convolution"),
+    Kernel("DEPTHWISE_CONV_2D", "2+", KernelMemory("e3ie2i", "9i2p3i|2i", requests.filters_at(3), _TWICE),
+        (activation_range, _product_types, _depthwise_output, rank(4, 4, 0, 1, OUTPUT), *_channel_scales(3),
+        only_cmsis_nn(only_for(INT16, symmetric(0, OUTPUT))), _wide_bias, _multiplier),
+        assumed_rules=(_product_types,),
+        cmsis_nn=KernelMemory("e3ie2i", "9i2p4i", requests.cmsis_nn_depthwise, _TWICE),
+        esp_nn=esp_nn.depthwise, caveats=(_misread_bias,), cmsis_nn_caveats=(_packed_weights,),
+        overlaps=overlaps.windows, strips="windows", counted_by="depthwise"),
+    Kernel("TRANSPOSE_CONV", "own",
+        KernelMemory("e2i2e", "16i2p|2i", requests.transposed_convolution,
+            tensors=requests.transposed_convolution_tensors),
+        (activation_range, _product_types, _same_output, rank(4, 4, 0, 1, OUTPUT), *_channel_scales(0),
+        _transposed_bias, _wide_bias, _multiplier), assumed_rules=(_product_types,),
+        cmsis_nn=KernelMemory("e2i2e", "17i2p", requests.cmsis_nn_transposed_convolution,
+            tensors=requests.transposed_convolution_tensors), caveats=(_of_images(_misread_bias),),
+        cmsis_nn_caveats=(_of_images(_dropped_activation), _of_images(_shifted_rows)),
+        counted_by="transposed"),
+    # The package on PyPI is newer than the sources of the boards, and its options have two more fields.
+    Kernel("FULLY_CONNECTED", "own",
+        KernelMemory("2e2be|pi", "9i2pb|2i", requests.fully_connected, overwrites=True),
+        (activation_range, _product_types, _same_output, _dense, _dense_symmetric, _multiplier),
+        assumed_rules=(_product_types,),
+        cmsis_nn=KernelMemory("2e2be", "9i2pb2ip3i", requests.cmsis_nn_fully_connected, overwrites=True),
+        esp_nn=esp_nn.no_scratch, caveats=(_misread_bias,), cmsis_nn_caveats=(_dense_fault,),
+        overlaps=overlaps.fully_connected, counted_by="dense"),
+    Kernel("BATCH_MATMUL", "2", KernelMemory("3b", "3p3b", requests.batch_matmul),
+        (takes(FLOAT, *_INTEGERS), same_types(0, 1, OUTPUT), _matmul,
+        only_for(INT16, symmetric(0, 1, OUTPUT)), _matmul_scales),
+        cmsis_nn=KernelMemory("3b", "3p3b5i", requests.cmsis_nn_batch_matmul), counted_by="batches"),
+    Kernel("SVDF", "own", KernelMemory("ieb", "9i", requests.svdf),
+        (positive("rank", "rank"), takes(FLOAT, INT8), _svdf, _svdf_shapes),
+        cmsis_nn=KernelMemory("ieb", "9ip", requests.cmsis_nn_svdf), counted_by="filters", is_portable=False),
+    Kernel("UNIDIRECTIONAL_SEQUENCE_LSTM", "own", KernelMemory("e2i3b", "172i", requests.lstm),
+        (_lstm,), cmsis_nn=KernelMemory("e2i3b", f"86l15i{4 * _GATE}", requests.cmsis_nn_lstm),
+        caveats=(_hybrid_lstm,), cmsis_nn_caveats=(_forgotten_state, _lstm_fault), counted_by="gates"),
+)  # fmt: skip
+"""Convolutions, matrix products and recurrent layers."""

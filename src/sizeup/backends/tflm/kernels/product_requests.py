@@ -1,32 +1,120 @@
-"""Arena requests of the kernels that use CMSIS-NN, where they differ from the reference kernels.
+"""Arena requests of kernels for products: the reference kernels, and those that use CMSIS-NN if they differ.
 
-The glue code is that of tensorflow/tflite-micro (tensorflow/lite/micro/kernels/cmsis_nn, commit 90b983c) as
-optimized for speed; buffer sizes are those of the `*_get_buffer_size` functions of ARM-software/CMSIS-NN
-(commit 4ab83cc), compiled by GCC: Arm's own compiler requests more for 1x1 convolutions of cores with DSP
-instructions. `Build.vectors` chooses the functions: none (Cortex-M0 to M3), `dsp` (M4, M7, M33) or `mve`
-(M55, M85).
+Reference kernels are those of tensorflow/tflite-micro (tensorflow/lite/micro/kernels, commit 90b983c). The
+glue code of CMSIS-NN is in its folder cmsis_nn, as optimized for speed; buffer sizes are those of the
+`*_get_buffer_size` functions of ARM-software/CMSIS-NN (commit 4ab83cc), compiled by GCC: Arm's own compiler
+requests more for 1x1 convolutions of cores with DSP instructions. `Build.vectors` chooses the functions: none
+(Cortex-M0 to M3), `dsp` (M4, M7, M33) or `mve` (M55, M85).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from sizeup.backends.tflm.kernel_call import Call, Kernel, KernelRequests, elements_of, shape_of
-from sizeup.backends.tflm.kernels import (
-    KERNELS,
-    batch_matmul,
-    fully_connected_operands,
-    per_channel_tables,
-    transposed_convolution,
-    transposed_convolution_tensors,
+from sizeup.backends.tflm.kernel import (
+    Call,
+    KernelRequests,
+    Prepare,
+    Window,
+    elements_of,
+    output_shape_copy,
+    shape_of,
+    window_of,
 )
-from sizeup.backends.tflm.layout import Build, round_up
-from sizeup.backends.tflm.window import Window, window_of
+from sizeup.backends.tflm.layout import EVAL_TENSOR, Build, round_up
 from sizeup.graph import Tensor
 
 _LANES = 16  # 8-bit lanes of a vector register
 _CHANNEL_BLOCK = 124  # of depthwise convolutions with vector instructions
-_REVERSED_ABOVE = 16  # input channels from which a transposed convolution runs as a convolution
+REVERSED_ABOVE = 16
+"""Input channels from which CMSIS-NN runs a transposed convolution as a convolution."""
+
+
+def _unpacked(weights: Tensor) -> tuple[int, ...]:
+    """4-bit weights are unpacked to one byte each in every inference."""
+    return (elements_of(weights),) if weights.dtype.bits == 4 else ()
+
+
+def per_channel_tables(channels: int) -> tuple[int, int]:
+    """A multiplier and a shift per output channel."""
+    return 4 * channels, 4 * channels
+
+
+def filters_at(axis: int) -> Prepare:
+    """A multiplier and a shift per output channel, even for unquantized data."""
+
+    def prepare(call: Call) -> KernelRequests:
+        weights = call.input(1)
+        return KernelRequests(per_channel_tables(shape_of(weights)[axis]), _unpacked(weights))
+
+    return prepare
+
+
+def transposed_convolution(call: Call) -> KernelRequests:
+    """Accumulators of quantized sums: 32 bits for int8, 64 bits for int16."""
+    tables = per_channel_tables(shape_of(call.input(1))[0])
+    data, scratch = call.input(0).dtype.name, []
+    if data in ("int8", "int16"):
+        scratch.append(elements_of(call.output()) * (4 if data == "int8" else 8))
+    if data == "int16" and call.has(2) and call.input(2).dtype.name == "int16":
+        scratch.append(8 * elements_of(call.input(2)))
+    return KernelRequests(tables, tuple(scratch))
+
+
+def transposed_convolution_tensors(call: Call) -> Sequence[int]:
+    """Quantized tensors are loaded a second time; the output shape is not loaded."""
+    loaded = (-1, 0, 1)
+    return loaded if call.input(0).dtype.family == "float" else (*loaded, 0, 1, 2, -1)
+
+
+def fully_connected(call: Call) -> KernelRequests:
+    """Tables per channel, and unpacked weights."""
+    _data, weights, tables = fully_connected_operands(call)
+    return KernelRequests(tables, _unpacked(weights))
+
+
+def fully_connected_operands(call: Call) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """Data, weights, and the bytes of tables per channel, if it has any."""
+    # If the runtime cuts rows across axes, our graph has the weights first.
+    swapped = call.input(0).data is not None and call.input(1).data is None
+    weights, data = (call.input(0), call.input(1)) if swapped else (call.input(1), call.input(0))
+    if data.dtype.family == "float" or weights.quant is None or weights.quant.scale.size <= 1:
+        return data, weights, ()
+    return data, weights, per_channel_tables(weights.quant.scale.size)
+
+
+def svdf(call: Call) -> KernelRequests:
+    """One value per filter, and for quantized data one per unit."""
+    batch, filters = shape_of(call.input(0))[0], shape_of(call.input(1))[0]
+    units = (4 * elements_of(call.output()),) if call.input(0).dtype.name == "int8" else ()
+    return KernelRequests(scratch=(4 * batch * filters, *units))
+
+
+def lstm(call: Call) -> KernelRequests:
+    """Four gates, each of the size of the cell state."""
+    state = call.input(19)
+    return KernelRequests(scratch=(elements_of(state) * state.dtype.bits // 8,) * 4)
+
+
+def batch_matmul(call: Call) -> KernelRequests:
+    """Persistent transposed copies of operands with the wrong layout, and the output shape."""
+    persistent = [call.size("7i")] if call.input(0).dtype.name in ("int8", "int16") else []
+    for position, is_transposed in enumerate(_is_transposed(call)):
+        if is_transposed:
+            tensor = call.input(position)
+            persistent += [
+                call.size(EVAL_TENSOR),
+                4 + 4 * len(shape_of(tensor)),
+                elements_of(tensor) * tensor.dtype.bits // 8,
+            ]
+    return KernelRequests((*persistent, *output_shape_copy(call).persistent))
+
+
+def _is_transposed(call: Call) -> tuple[bool, bool]:
+    """Whether each operand is stored transposed: the left one if adjoint, the right one if not."""
+    left, right = call.op.attrs.get("adjoint", (False, False))
+    return left, not right
 
 
 def _is_integer(tensor: Tensor) -> bool:
@@ -37,7 +125,7 @@ def _scratch(size: int) -> tuple[int, ...]:
     return (size,) if size > 0 else ()
 
 
-def _convolution(call: Call) -> KernelRequests:
+def cmsis_nn_convolution(call: Call) -> KernelRequests:
     """Float convolutions run the reference kernel, without tables per channel."""
     data = call.input(0)
     if not _is_integer(data):
@@ -80,7 +168,8 @@ def _one_row_bytes(conv: Window) -> int:
     return max(taps * channels + before, (taps - 1) * channels + after)
 
 
-def _depthwise(call: Call) -> KernelRequests:
+def cmsis_nn_depthwise(call: Call) -> KernelRequests:
+    """Float convolutions run the reference kernel, and those of 16 bits have no buffer."""
     data, weights = call.input(0), call.input(1)
     if not _is_integer(data):
         return KernelRequests()
@@ -114,7 +203,8 @@ def runs_as_convolution(call: Call) -> bool:
     return len(shape_of(call.output())) > 2 and shape_of(call.input(1))[-1] % 4 == 0
 
 
-def _fully_connected(call: Call) -> KernelRequests:
+def cmsis_nn_fully_connected(call: Call) -> KernelRequests:
+    """The sum of each row of 8-bit weights, kept if the weights are fixed."""
     data, weights, persistent = fully_connected_operands(call)
     if data.dtype.name != "int8" or weights.dtype.bits == 4:
         return KernelRequests(persistent)
@@ -128,14 +218,14 @@ def _fully_connected(call: Call) -> KernelRequests:
     return KernelRequests(persistent, _scratch(sums))
 
 
-def _average_pool(call: Call) -> KernelRequests:
+def cmsis_nn_average_pool(call: Call) -> KernelRequests:
     """Sums per channel with DSP instructions."""
     if call.build.vectors != "dsp" or not _is_integer(call.input(0)):
         return KernelRequests()
     return KernelRequests(scratch=_scratch(4 * shape_of(call.output())[3]))
 
 
-def _svdf(call: Call) -> KernelRequests:
+def cmsis_nn_svdf(call: Call) -> KernelRequests:
     """As the reference kernel, and with vector instructions the sum of every filter."""
     batch, filters = shape_of(call.input(0))[0], shape_of(call.input(1))[0]
     if call.input(0).dtype.name != "int8":
@@ -144,27 +234,29 @@ def _svdf(call: Call) -> KernelRequests:
     return KernelRequests(_scratch(sums), (4 * batch * filters, 4 * elements_of(call.output())))
 
 
-def _batch_matmul(call: Call) -> KernelRequests:
+def cmsis_nn_batch_matmul(call: Call) -> KernelRequests:
+    """With vector instructions, sums per column of 8-bit data."""
     requests = batch_matmul(call)
     if call.input(0).dtype.name != "int8" or call.build.vectors != "mve":
         return requests
     return KernelRequests(requests.persistent, _scratch(4 * shape_of(call.output())[-1]))
 
 
-def _transposed(call: Call) -> KernelRequests:
+def cmsis_nn_transposed_convolution(call: Call) -> KernelRequests:
+    """A window and a reversed filter, or the rows of sums under the filter."""
     requests = transposed_convolution(call)
     if call.input(0).dtype.name != "int8":
         return requests
     data, filter, result = (shape_of(tensor) for tensor in (call.input(0), call.input(1), call.output()))
     stride = tuple(call.op.attrs.get("stride", (1, 1)))
-    if max(stride) <= 2 and data[3] > _REVERSED_ABOVE:
+    if max(stride) <= 2 and data[3] > REVERSED_ABOVE:
         columns = data[3] * math.prod(filter[1:3])
         return KernelRequests(requests.persistent, (_column_bytes(columns, call.build), columns * filter[0]))
     row = ((data[2] - 1) * stride[1] + max(filter[2], stride[0])) * result[3]
     return KernelRequests(requests.persistent, (row * max(filter[1], stride[0]) * 4, 0))
 
 
-def _lstm(call: Call) -> KernelRequests:
+def cmsis_nn_lstm(call: Call) -> KernelRequests:
     """Three gates, and two sums per gate and unit; float cells run the reference kernel."""
     state = call.input(19)
     gate = elements_of(state) * state.dtype.bits // 8
@@ -173,20 +265,3 @@ def _lstm(call: Call) -> KernelRequests:
     width = 4 if call.input(0).dtype.name == "int8" else 8
     units = shape_of(state)[-1]
     return KernelRequests((width * units,) * 8, (gate,) * 3)
-
-
-# cmsis_nn_lstm_gate; OpDataLSTM has 64-bit fields.
-_GATE = "2i2p2i3pe"
-CMSIS_NN: dict[str, Kernel] = {
-    **KERNELS,
-    "CONV_2D": Kernel("e2ie2ie", "9i2p4i", _convolution, again=(0, 1, -1)),
-    "DEPTHWISE_CONV_2D": Kernel("e3ie2i", "9i2p4i", _depthwise, again=(0, 1, -1)),
-    "TRANSPOSE_CONV": Kernel("e2i2e", "17i2p", _transposed, tensors=transposed_convolution_tensors),
-    "FULLY_CONNECTED": Kernel("2e2be", "9i2pb2ip3i", _fully_connected, overwrites=True),
-    "BATCH_MATMUL": Kernel("3b", "3p3b5i", _batch_matmul),
-    "SVDF": Kernel("ieb", "9ip", _svdf),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel("e2i3b", f"86l15i{4 * _GATE}", _lstm),
-    "AVERAGE_POOL_2D": Kernel("e4ie4i", "9i", _average_pool, again=(0, -1)),
-    "MAX_POOL_2D": Kernel("e4ie4i", "9i"),
-    "SOFTMAX": Kernel("i", "l7i5p2i", KERNELS["SOFTMAX"].prepare),
-}

@@ -7,70 +7,46 @@ data: vector instructions of the ESP32-S3 and of the ESP32-P4, and optimized C f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
 
-from sizeup.backends.tflm.kernel_call import Call, KernelRequests, shape_of
-from sizeup.backends.tflm.kernels import KERNELS
-from sizeup.backends.tflm.layout import FIRMWARE, Chip, round_up
-from sizeup.backends.tflm.window import Window, window_of
-from sizeup.graph import Graph, Op
+from sizeup.backends.tflm.kernel import Call, Window, shape_of, window_of
+from sizeup.backends.tflm.layout import round_up
 
-# Chips by the core whose vector instructions ESP-NN uses.
-_CHIPS: dict[str, Chip] = {"xtensa-lx7-s3": "esp32-s3", "esp-rv32-p4": "esp32-p4"}
 _CACHE = 32_768  # bytes of the ESP32-P4's first-level cache that a tile of inputs may take
 _STRIP, _WHOLE = 40 << 10, 48 << 10  # bytes from which depthwise convolutions of the ESP32-S3 run in strips
 
 
-def chip_of(core: str) -> Chip:
-    """The chip with that core; empty if ESP-NN has no vector instructions for it."""
-    return _CHIPS.get(core, "")
+def no_scratch(_call: Call) -> int:
+    """For kernels without a size function."""
+    return 0
 
 
-def scratch_bytes(graph: Graph, op: Op, chip: Chip) -> int:
-    """The scratch of one operator; raises Incomplete if a shape depends on data."""
-    return _scratch_of(Call(op, graph.tensors, replace(FIRMWARE, chip=chip)))
+def logistic(_call: Call) -> int:
+    """A table of all 8-bit inputs."""
+    return 256
 
 
-def _scratch_of(call: Call) -> int:
-    op, chip = call.op, call.build.chip
-    if not op.outputs or not call.has(0) or call.input(0).dtype.name != "int8":
-        return 0
-    if op.source == "LOGISTIC":
-        return 256
-    if op.source == "HARD_SWISH":
-        return 512 if chip == "esp32-s3" else 0
-    if op.source == "SOFTMAX":
-        return 4 * shape_of(call.output())[-1]
-    if op.source not in ("CONV_2D", "DEPTHWISE_CONV_2D") or not chip or call.input(1).dtype.name != "int8":
+def hard_swish(call: Call) -> int:
+    """Two numbers per 8-bit input, for the vector instructions of the ESP32-S3."""
+    return 512 if call.build.chip == "esp32-s3" else 0
+
+
+def softmax(call: Call) -> int:
+    """A 32-bit exponential per number of a row."""
+    return 4 * shape_of(call.output())[-1]
+
+
+def convolution(call: Call) -> int:
+    """Copies of filter and input for vector instructions."""
+    if not call.build.chip or call.input(1).dtype.name != "int8":
         return 0
     window = window_of(call)
-    if op.source == "CONV_2D":
-        return _convolution_s3(window) if chip == "esp32-s3" else _convolution_p4(window)
-    return _depthwise_s3(window) if chip == "esp32-s3" else 0
+    return _convolution_s3(window) if call.build.chip == "esp32-s3" else _convolution_p4(window)
 
 
-def largest_scratch_bytes(graphs: Iterable[Graph], chip: Chip) -> int:
-    """The largest scratch buffer of one operator, rounded up as in the arena."""
-    sizes = (scratch_bytes(graph, op, chip) for graph in graphs for op in graph.ops)
-    return round_up(max(sizes, default=0), 16)
-
-
-def _prepare(call: Call) -> KernelRequests:
-    """The requests of the reference kernel, and the scratch of ESP-NN."""
-    prepare, size = KERNELS[call.op.source].prepare, _scratch_of(call)
-    requests = KernelRequests() if prepare is None else prepare(call)
-    return replace(requests, scratch=(*requests.scratch, size)) if size else requests
-
-
-ESP_NN = {
-    **KERNELS,
-    **{
-        source: replace(KERNELS[source], prepare=_prepare)
-        for source in ("CONV_2D", "DEPTHWISE_CONV_2D", "HARD_SWISH", "LOGISTIC", "SOFTMAX")
-    },
-}
-"""The kernels of a build with ESP-NN, with the persistent memory of the reference kernels."""
+def depthwise(call: Call) -> int:
+    """Copies of filter and input for the vector instructions of the ESP32-S3."""
+    is_vectorized = call.build.chip == "esp32-s3" and call.input(1).dtype.name == "int8"
+    return _depthwise_s3(window_of(call)) if is_vectorized else 0
 
 
 def _is_pointwise(conv: Window) -> bool:

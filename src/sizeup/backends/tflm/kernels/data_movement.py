@@ -1,4 +1,4 @@
-"""What TFLite Micro's kernels that move, select and resize data accept.
+"""TFLite Micro's kernels that move, select and resize data.
 
 Read from tensorflow/tflite-micro (tensorflow/lite/micro/kernels, commit 90b983c): the checks of Prepare and
 the dtypes of Eval. Checks that only debug builds of the kernels have are not rules.
@@ -10,7 +10,18 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sizeup.backends.tflm.kernel_call import Call, elements_of, shape_of
+from sizeup.backends.tflm.kernel import (
+    Call,
+    Kernel,
+    KernelMemory,
+    KernelRequests,
+    Rule,
+    elements_of,
+    gathered_axes,
+    output_shape_copy,
+    require_elements,
+    shape_of,
+)
 from sizeup.backends.tflm.kernel_rules import (
     BOOL,
     FLOAT,
@@ -20,12 +31,11 @@ from sizeup.backends.tflm.kernel_rules import (
     INT64,
     OUTPUT,
     UINT8,
-    Rule,
-    Rules,
     constant,
     dtype,
     integers,
     like_output,
+    positive,
     rank,
     same_types,
     scale,
@@ -36,6 +46,7 @@ from sizeup.backends.tflm.kernel_rules import (
     writes,
     zero_point,
 )
+from sizeup.backends.tflm.kernels import overlaps
 from sizeup.backends.tflm.shape_rules import (
     broadcast,
     broadcast_shapes,
@@ -286,106 +297,118 @@ def _block(wide: Sequence[int], deep: Sequence[int]) -> int:
     return block if matches else 0
 
 
+def _five_dimensions(call: Call) -> str | None:
+    is_deep = dtype(call) == INT8 and len(shape_of(call.input(0))) > 4
+    return "writes nothing for int8 data of 5 dimensions" if is_deep else None
+
+
+def _padded_batch(call: Call) -> str | None:
+    data = shape_of(call.input(0))
+    if dtype(call) != INT8 or len(data) < 5:
+        return None
+    paddings = values(call.input(1)) or []
+    is_plain = data[0] == 1 and not any(paddings[:2])
+    return None if is_plain else "pads only the last 4 dimensions of int8 data"
+
+
+def _mirror_pad(call: Call) -> KernelRequests:
+    return KernelRequests(scratch=(4 * len(shape_of(call.input(0))),) * 2)
+
+
+def _rearranged(call: Call) -> KernelRequests:
+    """The computed output shape has as many elements as the input."""
+    require_elements(call, elements_of(call.input(0)))
+    return output_shape_copy(call)
+
+
+def _gathered(call: Call) -> KernelRequests:
+    """The computed output shape has the indices in place of one axis."""
+    data, indices, (axis, batch) = shape_of(call.input(0)), shape_of(call.input(1)), gathered_axes(call)
+    require_elements(call, math.prod((*data[:axis], *indices[batch:], *data[axis + 1 :])))
+    return output_shape_copy(call)
+
+
+def _gathered_slices(call: Call) -> KernelRequests:
+    """The computed output shape has one slice per row of indices."""
+    data, indices = shape_of(call.input(0)), shape_of(call.input(1))
+    require_elements(call, math.prod(indices[:-1]) * math.prod(data[indices[-1] :]))
+    return output_shape_copy(call)
+
+
+def _looked_up(call: Call) -> KernelRequests:
+    require_elements(call, elements_of(call.input(0)) * math.prod(shape_of(call.input(1))[1:]))
+    return KernelRequests((call.size("ip"), *output_shape_copy(call).persistent))
+
+
 _SIZES = (rank(4, 4, 0, OUTPUT), rank(1, 1, 1), takes(INT32, position=1, what="sizes"), constant(1, "sizes"))
 _PADDED = (takes(FLOAT, INT8, INT16, INT32), same_types(0, OUTPUT), rank(0, 5), _pad)
 _BLOCKS = (takes(FLOAT, INT8), same_types(0, OUTPUT), rank(3, 4, 0, OUTPUT))
-_DEPTH = (writes(FLOAT, INT8), same_types(0, OUTPUT), rank(4, 4))
+_BLOCK_SIZE = positive("block_size", "block size")
+_NO_STRUCTURES = KernelMemory()
 
-LAYOUT: dict[str, Rules] = {
-    "BATCH_TO_SPACE_ND": _BLOCKS,
-    "BROADCAST_ARGS": (
-        takes(INT32, INT64),
-        same_types(0, 1, OUTPUT),
-        rank(1, 1, 0, 1, OUTPUT),
-        broadcast_shapes,
+KERNELS = (
+    Kernel("BATCH_TO_SPACE_ND", "3", _NO_STRUCTURES, _BLOCKS),
+    Kernel("BROADCAST_ARGS", "2", _NO_STRUCTURES,
+        (takes(INT32, INT64), same_types(0, 1, OUTPUT), rank(1, 1, 0, 1, OUTPUT), broadcast_shapes)),
+    Kernel("BROADCAST_TO", "2", _NO_STRUCTURES,
+        (rank(0, 5, 0, OUTPUT), takes(INT32, INT64, position=1, what="shapes"), rank(1, 1, 1),
+        same_types(0, OUTPUT), _broadcast_to, broadcasts_to_output)),
+    Kernel("CONCATENATION", "1+", KernelMemory("ie", "b2ph2i|10i", again=(0,)),
+        (without_activation, takes(FLOAT, INT8, INT16, INT32, INT64, BOOL), _concatenation), strips="rows"),
+    *(
+        Kernel(name, "1", KernelMemory("i", "", _rearranged),
+            (_BLOCK_SIZE, writes(FLOAT, INT8), same_types(0, OUTPUT), rank(4, 4), rule))
+        for name, rule in (("DEPTH_TO_SPACE", _depth_to_space), ("SPACE_TO_DEPTH", _space_to_depth))
     ),
-    "BROADCAST_TO": (
-        rank(0, 5, 0, OUTPUT),
-        takes(INT32, INT64, position=1, what="shapes"),
-        rank(1, 1, 1),
-        same_types(0, OUTPUT),
-        _broadcast_to,
-        broadcasts_to_output,
-    ),
-    "CONCATENATION": (
-        without_activation,
-        takes(FLOAT, INT8, INT16, INT32, INT64, BOOL),
-        _concatenation,
-    ),
-    "DEPTH_TO_SPACE": (*_DEPTH, _depth_to_space),
-    "DYNAMIC_UPDATE_SLICE": (
-        takes(FLOAT, INT8, INT16, INT32),
-        same_types(0, 1),
-        takes(INT32, INT64, position=2, what="starts"),
-        _update,
-    ),
-    "EMBEDDING_LOOKUP": (
-        takes(INT32, what="positions"),
-        rank(1, 1),
-        takes(FLOAT, INT8, position=1, what="tables"),
-        rank(2, _MAX_RANK, 1),
-        _embedding,
-        looked_up,
-    ),
-    "EXPAND_DIMS": (
-        takes(FLOAT, INT16, INT8),
-        takes(INT32, position=1, what="axes"),
-        _expand_dims,
-    ),
-    "FILL": (
-        takes(FLOAT, INT32, INT8, position=1),
-        same_types(1, OUTPUT),
-        takes(INT8, INT16, INT32, INT64, what="sizes"),
-        rank(1, 1),
-        _fill,
-    ),
-    "GATHER": (takes(INT32, position=1, what="positions"), takes(FLOAT, INT8), gathered),
-    "GATHER_ND": (takes(FLOAT, INT8), takes(INT32, position=1, what="indices"), gathered_blocks),
-    "MIRROR_PAD": (writes(FLOAT, INT8), _mirror),
-    "PACK": (writes(FLOAT, INT8, INT16, INT32, INT64),),
-    "PAD": _PADDED,
-    "PADV2": _PADDED,
-    "RESHAPE": (same_types(0, OUTPUT), _reshape),
-    "RESIZE_BILINEAR": (writes(FLOAT, INT8), *_SIZES),
-    "RESIZE_NEAREST_NEIGHBOR": (
-        writes(FLOAT, INT8, INT16),
-        *_SIZES,
-        lambda call: None if shape_of(call.input(1)) == (2,) else "takes two sizes",
-    ),
-    "REVERSE_V2": (
-        takes(INT32, FLOAT, UINT8, INT8, INT16, INT64, BOOL),
-        takes(INT32, position=1, what="axes"),
-        rank(1, 1, 1),
-        rank(0, _MAX_RANK),
-        same_types(0, OUTPUT),
-        _reverse,
-    ),
-    "SELECT_V2": (
-        takes(BOOL, what="conditions"),
-        same_types(1, 2),
-        takes(FLOAT, INT8, INT16, position=1),
-        _select,
-    ),
-    "SHAPE": (writes(INT32),),
-    "SLICE": (
-        takes(FLOAT, INT32, INT8, INT16, BOOL),
-        takes(INT32, INT64, position=1, what="begins"),
-        rank(0, 5),
-        sliced,
-    ),
-    "SPACE_TO_BATCH_ND": _BLOCKS,
-    "SPACE_TO_DEPTH": (*_DEPTH, _space_to_depth),
-    "SPLIT": (takes(FLOAT, INT8, INT16, INT32, position=1), _split_axis(0, 1), outputs_of_rank(1)),
-    "SPLIT_V": (takes(FLOAT, INT8, INT16, INT32), _split_axis(2, 0), outputs_of_rank(0)),
-    "SQUEEZE": (_same_bytes, _squeeze),
-    "STRIDED_SLICE": (writes(FLOAT, INT8, INT16, INT32, BOOL), _strided_slice),
-    "TRANSPOSE": (
-        takes(FLOAT, INT8, INT16),
-        same_types(0, OUTPUT),
-        rank(0, 5),
-        outputs_of_rank(0),
-        _transpose,
-    ),
-    "UNPACK": (takes(FLOAT, INT32, INT16, INT8),),
-}
-"""Rules by operator."""
+    Kernel("DYNAMIC_UPDATE_SLICE", "3", _NO_STRUCTURES,
+        (takes(FLOAT, INT8, INT16, INT32), same_types(0, 1), takes(INT32, INT64, position=2, what="starts"),
+        _update)),
+    Kernel("EMBEDDING_LOOKUP", "2", KernelMemory(prepare=_looked_up),
+        (takes(INT32, what="positions"), rank(1, 1), takes(FLOAT, INT8, position=1, what="tables"),
+        rank(2, _MAX_RANK, 1), _embedding, looked_up), fails_by=0),
+    Kernel("EXPAND_DIMS", "2", _NO_STRUCTURES,
+        (takes(FLOAT, INT16, INT8), takes(INT32, position=1, what="axes"), _expand_dims)),
+    Kernel("FILL", "2+", _NO_STRUCTURES,
+        (takes(FLOAT, INT32, INT8, position=1), same_types(1, OUTPUT),
+        takes(INT8, INT16, INT32, INT64, what="sizes"), rank(1, 1), _fill)),
+    # Indices of elements that do not exist end the inference.
+    Kernel("GATHER", "2", KernelMemory("2i", "", _gathered),
+        (takes(INT32, position=1, what="positions"), takes(FLOAT, INT8), gathered), fails_by=1),
+    Kernel("GATHER_ND", "2", KernelMemory(prepare=_gathered_slices),
+        (takes(FLOAT, INT8), takes(INT32, position=1, what="indices"), gathered_blocks), fails_by=1),
+    Kernel("MIRROR_PAD", "2+", KernelMemory("e", "5i", _mirror_pad), (writes(FLOAT, INT8), _mirror)),
+    Kernel("PACK", "1+", KernelMemory("2i"), (writes(FLOAT, INT8, INT16, INT32, INT64),)),
+    Kernel("PAD", "2+", KernelMemory("", "14i"), _PADDED, cmsis_nn_caveats=(_padded_batch,),
+        overlaps=overlaps.padding, strips="padding"),
+    Kernel("PADV2", "2+", KernelMemory("", "14i"), _PADDED, optional_input=2, written_inputs=3,
+        cmsis_nn_caveats=(_padded_batch,), overlaps=overlaps.padding),
+    Kernel("RESHAPE", "1+", KernelMemory("9i"),
+        (same_types(0, OUTPUT), _reshape), optional_input=1, written_inputs=2, overlaps=overlaps.block_copy),
+    Kernel("RESIZE_BILINEAR", "2", KernelMemory("2b"), (writes(FLOAT, INT8), *_SIZES)),
+    Kernel("RESIZE_NEAREST_NEIGHBOR", "2", KernelMemory("2b"),
+        (writes(FLOAT, INT8, INT16), *_SIZES,
+        lambda call: None if shape_of(call.input(1)) == (2,) else "takes two sizes")),
+    Kernel("REVERSE_V2", "2", _NO_STRUCTURES,
+        (takes(INT32, FLOAT, UINT8, INT8, INT16, INT64, BOOL), takes(INT32, position=1, what="axes"),
+        rank(1, 1, 1), rank(0, _MAX_RANK), same_types(0, OUTPUT), _reverse)),
+    Kernel("SELECT_V2", "3", KernelMemory("", "b"),
+        (takes(BOOL, what="conditions"), same_types(1, 2), takes(FLOAT, INT8, INT16, position=1), _select)),
+    Kernel("SHAPE", "1", KernelMemory("e"), (writes(INT32),)),
+    Kernel("SLICE", "3", _NO_STRUCTURES,
+        (takes(FLOAT, INT32, INT8, INT16, BOOL), takes(INT32, INT64, position=1, what="begins"), rank(0, 5),
+        sliced)),
+    Kernel("SPACE_TO_BATCH_ND", "3", KernelMemory("", "i"), _BLOCKS),
+    Kernel("SPLIT", "2+", KernelMemory("i"),
+        (takes(FLOAT, INT8, INT16, INT32, position=1), _split_axis(0, 1), outputs_of_rank(1)), outputs=0),
+    Kernel("SPLIT_V", "3", KernelMemory("i"),
+        (takes(FLOAT, INT8, INT16, INT32), _split_axis(2, 0), outputs_of_rank(0)), outputs=0,
+        optional_input=1),
+    Kernel("SQUEEZE", "1", KernelMemory("9i"), (_same_bytes, _squeeze)),
+    Kernel("STRIDED_SLICE", "4", KernelMemory("5ib", "21i"),
+        (writes(FLOAT, INT8, INT16, INT32, BOOL), _strided_slice)),
+    Kernel("TRANSPOSE", "2", _NO_STRUCTURES,
+        (takes(FLOAT, INT8, INT16), same_types(0, OUTPUT), rank(0, 5), outputs_of_rank(0), _transpose),
+        cmsis_nn_caveats=(_five_dimensions,)),
+    Kernel("UNPACK", "1+", KernelMemory("2i"), (takes(FLOAT, INT32, INT16, INT8),)),
+)  # fmt: skip
+"""Kernels that move, select and resize data."""
