@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sizeup.backends.tflm import Conversion, conversion_of
-from sizeup.backends.tflm.conversion import COMPOSED, FOLDED, is_listed
+from sizeup.backends.tflm.conversion import is_listed
 from sizeup.backends.tflm.kernels import RESOLVED
+from sizeup.backends.tflm.lowerings import COMPOSED, FOLDED
 from sizeup.dtypes import dtype
 from sizeup.graph import Body, Constant, Graph, GraphBuilder
 from sizeup.ops import cost_rule_of, cost_rules

@@ -12,11 +12,12 @@ from operator import add
 from typing import NamedTuple
 
 from sizeup.backends.tflm.any_order import head_bounds, most_files, orders
-from sizeup.backends.tflm.conversion import COMPOSED, conversion_of, converted_ops
+from sizeup.backends.tflm.conversion import conversion_of, converted_ops
 from sizeup.backends.tflm.head import liveness_of, place_greedily
 from sizeup.backends.tflm.kernel import KernelRequests
 from sizeup.backends.tflm.layout import ALIGNMENT, FIRMWARE, Build, round_up
 from sizeup.backends.tflm.lowered import LEAST, lowered, lowered_most
+from sizeup.backends.tflm.lowerings import lowering_of
 from sizeup.backends.tflm.subgraphs import planned_bytes
 from sizeup.backends.tflm.tail import all_requests, largest_scratch_bytes, needed_bytes, plain_bytes
 from sizeup.backends.tflm.tail import tensor_bytes as description_bytes
@@ -24,16 +25,11 @@ from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.memory.liveness import tensor_bytes
 
-# What a step of a recurrent cell is without a kernel for all steps, as litert-torch 0.10 writes an LSTM.
-_STEP = (
-    *("SLICE", "FULLY_CONNECTED", "ADD", "SLICE", "SLICE", "SLICE", "SLICE", "LOGISTIC", "LOGISTIC"),
-    *("LOGISTIC", "TANH", "MUL", "MUL", "ADD", "TANH", "MUL", "RESHAPE"),
-)
-_RECURRENT, _GATES = ("lstm", "gru", "rnn"), 4
 # Bytes of a file besides its content. Names, shapes and options took up to 190 B per tensor in files of
 # onnx2tf 1.29 and litert-torch 0.10; scales have zero points and ranges; a file has a signature and metadata.
 _BY_TENSOR, _BY_SCALE, _BY_FILE = 256, 24, 4096
 _PRODUCTS, _OPERANDS = ("FULLY_CONNECTED", "BATCH_MATMUL"), 3
+_GATES = 4  # of a recurrent cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +168,7 @@ def _composed_bytes(graph: Graph, precision: DType | None, build: Build) -> int:
     total = conversion_of(graph, precision).between_bytes
     for op in converted_ops(graph):
         largest = max((tensor_bytes(tensor, precision) for tensor in _tensors(graph, op)), default=0)
-        if op.kind in _RECURRENT:  # sums of the gates, and their parts, of all steps at once
+        if lowering_of(op.kind).step:  # sums of the gates, and their parts, of all steps at once
             total += 2 * _GATES * largest
         names = _added(graph, op).items()
         total += sum(count * _added_bytes(name, largest, build) for name, count in names)
@@ -181,11 +177,12 @@ def _composed_bytes(graph: Graph, precision: DType | None, build: Build) -> int:
 
 def _added(graph: Graph, op: Op) -> Counter[str]:
     """The operators that replace an op, without the first; recurrent cells are unrolled."""
-    if op.kind not in _RECURRENT:
-        return Counter(COMPOSED.get(op.kind, ())[1:])
+    lowering = lowering_of(op.kind)
+    if not lowering.step:
+        return Counter(lowering.composed_of[1:])
     shapes = [tensor.shape or () for tensor in _tensors(graph, op)]
     steps = max((prod(shape[:2]) for shape in shapes if len(shape) > 2), default=1)
-    return Counter({name: steps * count for name, count in Counter(_STEP).items()})
+    return Counter({name: steps * count for name, count in Counter(lowering.step).items()})
 
 
 def _tensors(graph: Graph, op: Op) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """Which ops a converter can express with the operators of TFLite Micro, or with those that a runtime lists.
 
 An op kind has an operator if one of the names of its cost rule is listed. Converters fold or drop some of the
-other op kinds and compose others of several operators (`COMPOSED`); for the rest, no way is known.
+other op kinds and compose others of several operators (`lowerings`); for the rest, no way is known.
 """
 
 from __future__ import annotations
@@ -11,82 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sizeup.backends.tflm.kernels import KERNELS, RESOLVED
+from sizeup.backends.tflm.lowerings import COMPOSED, FOLDED, lowering_of
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op, is_precomputed
 from sizeup.memory.liveness import tensor_bytes
 from sizeup.ops import UnknownShape, call_of, cost_rule_of, op_kind_of
 from sizeup.ops.cost_rule import Format
 
-_ATTENTION = ("FULLY_CONNECTED", "BATCH_MATMUL", "MUL", "ADD", "SOFTMAX")
-_NORM = ("MEAN", "SQUARED_DIFFERENCE", "ADD", "RSQRT", "MUL")
-_RECURRENT = ("FULLY_CONNECTED", "ADD", "MUL", "SUB", "LOGISTIC", "TANH")
-
-FOLDED = frozenset(
-    {
-        *("view", "identity", "copy", "call", "dropout", "fake_quantize"),
-        *("batch_norm", "weight_norm"),  # folded into weights
-    }
-)
-"""Op kinds without an operator after a conversion."""
-_FUSED = ("relu", "relu6", "clamp")  # by converters, into the layers before them
-
-COMPOSED: dict[str, tuple[str, ...]] = {
-    "addcmul": ("MUL", "DIV", "ADD"),
-    "attention": _ATTENTION[1:],
-    "attention_layer": (*_ATTENTION, *_NORM),
-    "bilinear": ("FULLY_CONNECTED", "BATCH_MATMUL", "ADD"),
-    "clamp": ("RELU6",),
-    "cosine_similarity": ("MUL", "SUM", "SQRT", "DIV"),
-    "dynamic_quantize": ("REDUCE_MAX", "REDUCE_MIN", "SUB", "DIV", "ROUND", "ADD"),
-    "einsum": ("TRANSPOSE", "BATCH_MATMUL"),
-    "embed_layer_norm": ("GATHER", *_NORM),
-    "embedding": ("GATHER",),
-    # An approximation by an exponential function or by tanh.
-    "erf": ("ABS", "MUL", "ADD", "DIV", "EXP", "SUB", "SELECT_V2"),
-    "fused_attention": _ATTENTION,
-    "gather_dequantize": ("GATHER", "DEQUANTIZE"),
-    "gelu": ("MUL", "ADD", "TANH"),
-    "global_pool": ("MEAN",),
-    "glu": ("SPLIT", "LOGISTIC", "MUL"),
-    "gru": _RECURRENT,
-    "hardsigmoid": ("ADD", "RELU6", "MUL"),
-    "layer_norm": _NORM,
-    "lerp": ("SUB", "MUL", "ADD"),
-    "logsumexp": ("REDUCE_MAX", "SUB", "EXP", "SUM", "LOG", "ADD"),
-    "mean_n": ("ADD_N", "MUL"),
-    "min_max": ("REDUCE_MIN", "REDUCE_MAX"),
-    "mish": ("EXP", "ADD", "LOG", "TANH", "MUL"),
-    "norm_reduction": ("SQUARE", "SUM", "SQRT"),
-    "outer": ("MUL",),
-    "pow": ("SQUARE", "MUL", "SQRT", "EXP", "LOG"),  # with one constant operand
-    "reciprocal": ("DIV",),
-    "rms_norm": _NORM,
-    "rnn": _RECURRENT,
-    "rotary": ("SLICE", "MUL", "SUB", "ADD", "CONCATENATION"),
-    "silu": ("LOGISTIC", "MUL"),
-    "skip_layer_norm": ("ADD", *_NORM),
-    "skip_rms_norm": ("ADD", *_NORM),
-    "softplus": ("EXP", "ADD", "LOG"),
-    "softsign": ("ABS", "ADD", "DIV"),
-    "threshold": ("GREATER", "SELECT_V2"),
-    "triangle": ("MUL",),
-    "variance": ("MEAN", "SQUARED_DIFFERENCE", "SQRT"),
-}
-"""Op kinds without a kernel, and operators with a kernel that converters compose them of."""
-
-# Windows of TFLite Micro's kernels, which also run 1-D ones, extend over at most two dimensions.
-_WINDOWED, _MOST_SPATIAL = ("conv", "conv_transpose", "pool", "resize"), 2
 _MOST_TAPS = 4  # of RESIZE_BILINEAR
 _MOST_DIMENSIONS, _TAPS = 4, 3  # of runtimes that exclude more
 _SHAPE_OF, _DEPTHWISE = "shape_of", "DEPTHWISE_CONV_2D"
 PORTABLE = frozenset(name for name, kernel in KERNELS.items() if kernel.is_portable)
 """Operators of TFLite Micro that other runtimes for microcontrollers are assumed to run."""
-# Parts of the names of operators that share the op kind of others with a kernel, but have none.
-_UNLIKE = {
-    "create": ("rand", "normal", "uniform", "exponential"),
-    "cumulate": ("prod", "max", "min", "logcum"),
-    "resize": ("_aa",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +147,10 @@ def _is_of_shapes(graph: Graph, op: Op, known: set[int]) -> bool:
 
 def _missing(graph: Graph, op: Op, format: Format, listed: Collection[str]) -> str:
     """The op kind as text if no listed operators can compute the op; empty if some can."""
-    name = op.source.lower()
-    if any(part in name for part in _UNLIKE.get(op.kind, ())):
+    name, lowering = op.source.lower(), lowering_of(op.kind)
+    if any(part in name for part in lowering.unlike):
         return op.source
-    if op.kind in _WINDOWED and (spatial := _spatial(graph, op)) > _MOST_SPATIAL:
+    if lowering.most_dimensions and (spatial := _spatial(graph, op)) > lowering.most_dimensions:
         return f"{spatial}-D {op.kind}"
     if op.kind == "resize" and op.attrs.get("taps", 0) > _MOST_TAPS:
         return f"{op.kind} with {op.attrs['taps']} taps"
@@ -229,9 +165,10 @@ def _missing(graph: Graph, op: Op, format: Format, listed: Collection[str]) -> s
 
 def _is_expressible(op_kind: str, format: Format, listed: Collection[str]) -> bool:
     """Whether a converter from another format has operators for an op kind."""
-    if op_kind in _FUSED or is_listed(op_kind, format, listed):
+    lowering = lowering_of(op_kind)
+    if lowering.fate == "fused" or is_listed(op_kind, format, listed):
         return True
-    parts = [op_kind_of("tflite", name) or "" for name in COMPOSED.get(op_kind, ())]
+    parts = [op_kind_of("tflite", name) or "" for name in lowering.composed_of]
     return bool(parts) and all(is_listed(kind, format, listed) for kind in parts)
 
 

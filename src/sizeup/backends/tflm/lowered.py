@@ -13,14 +13,16 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from sizeup.backends.tflm.any_order import most_files
 from sizeup.backends.tflm.conversion import converted_ops
 from sizeup.backends.tflm.kernel import Call
+from sizeup.backends.tflm.kernels import KERNELS
 from sizeup.backends.tflm.layout import Build
+from sizeup.backends.tflm.lowerings import lowering_of
 from sizeup.backends.tflm.support import RULES
 from sizeup.backends.tflm.tail import kernel_bytes, kernel_memory
 from sizeup.dtypes import BIAS, DTYPES, DType
@@ -42,48 +44,26 @@ class Style(NamedTuple):
 LEAST = Style(is_least=True)
 _MOST = tuple(Style(False, *choices) for choices in product((True, False), repeat=3))
 
-_MERGED = frozenset(
-    {
-        *("view", "identity", "copy", "call", "dropout", "fake_quantize", "weight_norm", "batch_norm"),
-        *("reshape", "transpose", "cast", "quantize", "dequantize", "relu", "relu6", "clamp"),
-    }
-)
-"""Op kinds whose result may be the same tensor as their input after a conversion."""
-_DROPPED = frozenset({"identity", "copy", "call", "dropout", "fake_quantize", "weight_norm"})
-"""Op kinds that no converter writes an operator for."""
-_SEVERAL = {"batch_norm": ("MUL", "ADD"), "clamp": ("MAXIMUM", "MINIMUM")}
-_IMAGES = frozenset(
-    {
-        *("concat", "split", "slice", "pad", "pool", "global_pool", "rearrange", "batch_norm", "resize"),
-        *("mean", "sum", "max", "min", "l2_norm", "softmax"),
-    }
-)
-"""Op kinds that keep the layout of images, besides elementwise ones."""
-_LAYERS = ("conv", "conv_transpose", "matmul", "pool")
-_WINDOWS = ("conv", "conv_transpose", "pool", "resize", "global_pool")
-_REDUCING = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL")
-_OPERATORS = {
-    "global_pool": ("MEAN", "AVERAGE_POOL_2D", "REDUCE_MAX"),
-    "reshape": ("RESHAPE",),
-    "view": ("RESHAPE",),
-}
-_OPERANDS = {
-    "STRIDED_SLICE": 4,
-    **dict.fromkeys(("SLICE", "SPLIT_V", "PADV2", "SELECT_V2", "BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND"), 3),
-    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "PAD", "MIRROR_PAD", "SPLIT"), 2),
-    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "GATHER", "GATHER_ND", "CUMSUM"), 2),
-    **dict.fromkeys(("ARG_MAX", "ARG_MIN", "REVERSE_V2", "FILL", "BROADCAST_TO", "PRELU"), 2),
-    **dict.fromkeys(("MINIMUM", "MAXIMUM", "ADD", "SUB", "MUL", "DIV"), 2),
-}
-"""The number of inputs of operators with more than one."""
 _PLAIN = "ADD"  # in place of operators that are composed or missing
 _FIRST_TO_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1)}
 _LAST_TO_FIRST = {3: (0, 2, 1), 4: (0, 3, 1, 2)}
+_Layer: TypeAlias = "Callable[[_Writer, Op], bool]"
+_LAYERS: dict[str, _Layer] = {}
+
+
+def _layer(op_kind: str) -> Callable[[_Layer], _Layer]:
+    """Register a method that writes an op kind; it returns False for an op that is written as any other."""
+
+    def register(method: _Layer) -> _Layer:
+        _LAYERS[op_kind] = method
+        return method
+
+    return register
 
 
 def lowered(graph: Graph, precision: DType | None, style: Style, build: Build) -> Graph:
     """The graph as a .tflite graph; raises Incomplete if a shape depends on data."""
-    return _Lowering(graph, precision, style, build).graph()
+    return _Writer(graph, precision, style, build).graph()
 
 
 def lowered_most(graph: Graph, precision: DType | None, build: Build) -> list[Graph]:
@@ -93,7 +73,7 @@ def lowered_most(graph: Graph, precision: DType | None, build: Build) -> list[Gr
     return [lowered(graph, precision, style, build) for style in styles[: most_files(graph)]]
 
 
-class _Lowering:
+class _Writer:
     def __init__(self, graph: Graph, precision: DType | None, style: Style, build: Build) -> None:
         self.source, self.precision, self.style, self.build = graph, precision, style, build
         self.tensors: list[Tensor] = []
@@ -204,7 +184,7 @@ class _Lowering:
                 continue
             seen.add(current)
             for op in self.readers.get(current, ()):
-                if op.kind in _WINDOWS and op.inputs[0] == current:
+                if _has_images(op.kind) and op.inputs[0] == current:
                     return True
                 if _keeps_layout(op.kind):
                     waiting += op.outputs
@@ -298,9 +278,9 @@ class _Lowering:
     def _lower(self, op: Op) -> None:
         if self.style.is_least and self._is_merged(op):
             self._merge(op)
-        elif op.kind in _DROPPED and op.inputs[:1] and op.inputs[0] in self.at:
+        elif lowering_of(op.kind).fate == "dropped" and op.inputs[:1] and op.inputs[0] in self.at:
             self.at[op.outputs[0]] = self.at[op.inputs[0]]
-        elif not (op.kind in _LAYERS and getattr(self, f"_{op.kind}")(op)):
+        elif not (op.kind in _LAYERS and _LAYERS[op.kind](self, op)):
             self._simple(op)
 
     def _merge(self, op: Op) -> None:
@@ -319,7 +299,9 @@ class _Lowering:
         computed = [self.at[identity] for identity in op.inputs if identity in self.at]
         if not computed or len(op.outputs) != 1:
             return False
-        if op.kind in _MERGED or (op.kind == "pad" and self._is_read_by_windows(op.outputs[0])):
+        if lowering_of(op.kind).fate != "written" or (
+            op.kind == "pad" and self._is_read_by_windows(op.outputs[0])
+        ):
             return True
         if not _is_elementwise(op.kind):
             return False
@@ -333,12 +315,12 @@ class _Lowering:
 
     def _is_read_by_windows(self, identity: int) -> bool:
         readers = self.readers.get(identity, ())
-        return bool(readers) and all(reader.kind in _WINDOWS for reader in readers)
+        return bool(readers) and all(_has_images(reader.kind) for reader in readers)
 
     def _simple(self, op: Op) -> None:
         """Write an operator, or one after another, by the names of its cost rule."""
-        rule = cost_rule_of(op.kind)
-        names = _OPERATORS.get(op.kind) or (() if rule is None else rule.tflite)
+        rule, lowering = cost_rule_of(op.kind), lowering_of(op.kind)
+        names = lowering.alternatives or (() if rule is None else rule.tflite)
         known = [name for name in names if name.isupper() and kernel_memory(name, self.build)]
         known = [_PLAIN] if op.kind in _LAYERS or not known else known
         is_image = self._makes_image(op)
@@ -347,7 +329,7 @@ class _Lowering:
             for each in op.inputs
             if each != ABSENT
         ] or [self._indices(1)]
-        if any(name in _REDUCING for name in known):
+        if any(KERNELS[name].reduces_axes for name in known):
             inputs = [inputs[0], self._indices(1 if self.style.is_least else len(self._shape(inputs[0])))]
         outputs = self._outputs(op, is_image=bool(is_image))
         shape = self._shape(outputs[0]) if outputs else ()
@@ -356,7 +338,7 @@ class _Lowering:
             rows = [partial(self._emit, name, inputs, (shape[0], max(shape[1:])), dtype) for name in known]
             self._write("RESHAPE", [self._one_of(rows), self._indices(len(shape))], outputs)
             return
-        *first, last = [known] if op.kind not in _SEVERAL else [[name] for name in _SEVERAL[op.kind]]
+        *first, last = [[name] for name in lowering.sequence] or [known]
         for (name,) in first:
             shape, dtype = self._shape(outputs[0]), self.tensors[outputs[0]].dtype
             inputs = [self._emit(name, self._operands(name, inputs), shape, dtype), *inputs[1:]]
@@ -426,12 +408,13 @@ class _Lowering:
 
     def _operands(self, source: str, inputs: list[int]) -> list[int]:
         """The inputs with the constants that the operator needs: attributes in other formats."""
-        missing = 0 if self.style.is_least else _OPERANDS.get(source, 1) - len(inputs)
+        kernel = KERNELS[source]
+        missing = 0 if self.style.is_least else (kernel.written_inputs or kernel.fewest_inputs) - len(inputs)
         return inputs + [self._indices(4) for _ in range(missing)]
 
     def _makes_image(self, op: Op) -> bool | None:
         """The layout that an operator reads and writes; None if it takes any."""
-        if op.kind in _WINDOWS:
+        if _has_images(op.kind):
             return True
         if not _keeps_layout(op.kind):
             return False
@@ -574,6 +557,7 @@ class _Lowering:
     def _is_16_bit(self, op: Op) -> bool:
         return self._dtype(self.source.tensors[op.outputs[0]]).name == "int16"
 
+    @_layer("conv")
     def _conv(self, op: Op) -> bool:
         """A convolution; False if it is none of images or rows."""
         weights = self._foreign(op.inputs[1]) if len(op.inputs) > 1 else ()
@@ -600,6 +584,7 @@ class _Lowering:
         self._finish(op, self._one_of(ways, self._layer_signature(op, window[0], result, attrs)), spatial)
         return True
 
+    @_layer("conv_transpose")
     def _conv_transpose(self, op: Op) -> bool:
         weights = self._foreign(op.inputs[1]) if len(op.inputs) > 1 else ()
         spatial = len(weights) - 2
@@ -642,6 +627,7 @@ class _Lowering:
         )
         return True
 
+    @_layer("pool")
     def _pool(self, op: Op) -> bool:
         spatial = len(self._foreign(op.inputs[0])) - 2
         kernel = op.attrs.get("kernel")
@@ -695,6 +681,7 @@ class _Lowering:
     def _output_dtype(self, op: Op) -> DType:
         return self._dtype(self.source.tensors[op.outputs[0]])
 
+    @_layer("matmul")
     def _matmul(self, op: Op) -> bool:
         """A product with constant weights, or of two computed matrices."""
         left, right = (*op.inputs, ABSENT, ABSENT)[:2]
@@ -739,8 +726,13 @@ def _is_elementwise(kind: str) -> bool:
     return rule is not None and rule.family == "elementwise"
 
 
+def _has_images(kind: str) -> bool:
+    return lowering_of(kind).layout == "images"
+
+
 def _keeps_layout(kind: str) -> bool:
-    return kind in _IMAGES or kind in _DROPPED or _is_elementwise(kind)
+    lowering = lowering_of(kind)
+    return lowering.layout == "kept" or lowering.fate == "dropped" or _is_elementwise(kind)
 
 
 def _permuted(shape: Sequence[int], order: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
