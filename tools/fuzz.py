@@ -35,7 +35,7 @@ except ImportError as missing:
 
 
 def main() -> int:
-    """Runs the fuzzer; returns 1 if there are findings, 2 if the setup is incomplete."""
+    """Runs the fuzzer; returns 1 if there are findings, 2 if it cannot run or a round ended early."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # workers end with it
     try:
@@ -51,12 +51,13 @@ def _run(arguments: argparse.Namespace, names: Sequence[str]) -> int:
     if arguments.coverage:
         _check_atheris()
         return _guided(names[0], arguments)
-    findings = 0
+    findings, failures = 0, 0
     for name in names:
         summary = _round(name, arguments, len(names))
         write(report(summary))
         findings += summary.findings
-    return 1 if findings else 0
+        failures += bool(summary.failure)
+    return 2 if failures else 1 if findings else 0
 
 
 def _round(name: str, arguments: argparse.Namespace, of: int) -> Summary:

@@ -29,6 +29,10 @@ class SetupError(RuntimeError):
     """The fuzzer cannot run here: a library is missing."""
 
 
+class _WorkerError(RuntimeError):
+    """An exception of the fuzzer itself ended a worker."""
+
+
 @dataclass
 class Cause:
     """Findings with one signature: how many, and the smallest input."""
@@ -52,6 +56,7 @@ class Summary:
     results: int = 0
     cpu_seconds: float = 0.0
     causes: dict[str, Cause] = field(default_factory=dict)
+    failure: str = ""  # why the round ended early, with the counts until then
 
     @property
     def findings(self) -> int:
@@ -111,6 +116,8 @@ def fuzz(
         running = [_start(_prepared(order), target) for order in orders]
         try:
             _supervise(running, target, deadline)
+        except _WorkerError as error:
+            summary.failure = str(error)
         finally:
             for each in running:
                 each.process.kill()
@@ -191,7 +198,7 @@ def _after_death(worker: _Running, code: int) -> Order | None:
         last = output.strip().rpartition("\n")[2]
         if last.startswith(("ImportError: ", "ModuleNotFoundError: ")):
             raise SetupError(last)
-        raise RuntimeError(f"the worker failed: {output}")
+        raise _WorkerError(f"the worker failed: {output}")
     assert path is not None
     reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     record = [index, path.stat().st_size, f"worker ended: {reason}", output]
@@ -211,7 +218,7 @@ def _collect(summary: Summary, folder: Path, target: Target, keep: Path | None) 
     summary.cpu_seconds += spent
     for line in (folder / "findings").read_text("utf-8").splitlines():
         index, size, signature, details = json.loads(line)
-        cause = summary.causes.setdefault(signature, Cause(signature, details))
+        cause = summary.causes.setdefault(signature, Cause(signature, details, index=index))
         cause.count += 1
         if size and (not cause.size or size < cause.size):
             cause.index, cause.size, cause.details = index, size, details
@@ -242,7 +249,7 @@ def report(summary: Summary) -> str:
         f"  {each.count:6,} x {each.signature} (input {each.index}, {each.size:,} B) {each.kept}".rstrip()
         for each in causes
     ]
-    return "\n".join([head, *lines])
+    return "\n".join([head, *lines, *filter(None, [summary.failure])])
 
 
 def write(text: str) -> None:

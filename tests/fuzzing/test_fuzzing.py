@@ -226,6 +226,26 @@ def test_inputs_of_findings_are_kept(tmp_path: Path) -> None:
     assert {b"abort", b"loop", b"memory", b"raise"} <= contents
 
 
+def test_no_count_is_lost_if_a_mutator_fails() -> None:
+    target = Target("fuzzing.broken_mutator", ".word", {"analyze": "fuzzing.misbehaving:run"})
+    summary = fuzz("broken", target=target, inputs=200, workers=2)
+    (cause,) = summary.causes.values()
+    assert cause.signature.startswith("the mutator failed: IndexError fuzzing/broken_mutator.py:")
+    assert summary.inputs + cause.count == 200
+    assert 20 < cause.count < 80
+    assert summary.results > 50
+    assert not summary.failure
+
+
+def test_no_count_is_lost_if_a_worker_fails() -> None:
+    target = Target("fuzzing.broken_mutator:ENDING", ".word", {"analyze": "fuzzing.misbehaving:run"})
+    summary = fuzz("broken", target=target, inputs=1_000, seed=3)
+    assert 0 < summary.inputs < 1_000
+    assert summary.results > 0
+    assert summary.failure.startswith("the worker failed: ")
+    assert report(summary).endswith(summary.failure)
+
+
 @pytest.mark.parametrize(("code", "is_killed"), [("while True: pass", False), ("input()", True)])
 def test_only_a_worker_that_uses_no_cpu_is_stalled(
     code: str, is_killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -48,13 +48,18 @@ def judge(run: Callable[[Path], Any], path: Path) -> tuple[bool, Finding | None]
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        text = "".join(traceback.format_exception(error, limit=-60))
-        cause = error.kind if isinstance(error, WrongYes) else f"{type(error).__name__} {_place(error)}"
-        return False, Finding(cause, text)
+        return False, finding_of(error)
     if numbers:
         keys = sorted({each.partition(" = ")[0] for each in numbers})
         return True, Finding("numbers: " + ", ".join(keys[:4]), "\n".join(numbers[:50]))
     return True, None
+
+
+def finding_of(error: BaseException) -> Finding:
+    """An exception by its place, and with its traceback."""
+    text = "".join(traceback.format_exception(error, limit=-60))
+    cause = error.kind if isinstance(error, WrongYes) else f"{type(error).__name__} {_place(error)}"
+    return Finding(cause, text)
 
 
 def _place(error: BaseException) -> str:

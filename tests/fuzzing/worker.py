@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fuzzing.targets import Target, mutant, seeds_of
-from fuzzing.verdicts import Finding, Hang, judge, stop
+from fuzzing.verdicts import Finding, Hang, finding_of, judge, stop
 
 Run: TypeAlias = Callable[[Path], Any]
 PROGRESS = struct.Struct("<qqqqd")  # next index, inputs run, results, findings, CPU seconds
@@ -77,8 +77,11 @@ def _loop(order: Order, target: Target, run: Run, path: Path, progress: mmap.mma
         PROGRESS.pack_into(progress, 0, index, inputs, results, findings, time.process_time() - begin)
         try:
             content = mutant(target, path.parent / "seeds", order.seed, index, order.mode)
-        except Exception as error:
-            raise RuntimeError(f"the mutator failed on input {index}") from error
+        except Exception as error:  # an input that does not exist: the others are not lost
+            findings += 1
+            cause = finding_of(error)
+            _record(path.parent, index, 0, cause._replace(signature=f"the mutator failed: {cause.signature}"))
+            continue
         _replace(path, content)
         has_result, finding = _timed(run, path, order.cpu_seconds)
         inputs, results = inputs + 1, results + has_result
@@ -109,10 +112,14 @@ def keep(path: Path, index: int, finding: Finding, *, with_input: bool = True) -
     """Append a finding to the worker's list, and keep its input."""
     folder = path.parent
     size = path.stat().st_size
-    with (folder / "findings").open("a", encoding="utf-8") as file:
-        file.write(json.dumps([index, size if with_input else 0, *finding]) + "\n")
+    _record(folder, index, size if with_input else 0, finding)
     if with_input:
         shutil.copy(path, folder / "kept" / f"{index}{path.suffix}")
+
+
+def _record(folder: Path, index: int, size: int, finding: Finding) -> None:
+    with (folder / "findings").open("a", encoding="utf-8") as file:
+        file.write(json.dumps([index, size, *finding]) + "\n")
 
 
 def _replace(path: Path, content: bytes) -> None:
