@@ -231,6 +231,12 @@ def op_kind_of(format: Format, name: str) -> str | None:
     return _KINDS.get((format, name))
 
 
+def names_of(format: Format, op_kind: str) -> tuple[str, ...]:
+    """The operators that a format has for an op kind."""
+    operators: tuple[str, ...] = getattr(_RULES[op_kind], format)
+    return operators
+
+
 def cost_rules() -> tuple[OpRule, ...]:
     """All cost rules, in order of registration."""
     return tuple(_RULES.values())

@@ -253,12 +253,14 @@ elementwise(
     "aten.eq aten.ne aten.lt aten.le aten.gt aten.ge",
     "Equal Greater GreaterOrEqual Less LessOrEqual",
     "EQUAL NOT_EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL STABLEHLO_COMPARE",
+    traits="boolean",
 )
 elementwise(
     "logical",
     "aten.logical_and aten.logical_or aten.logical_not aten.logical_xor",
     "And Or Not Xor",
     "LOGICAL_AND LOGICAL_OR LOGICAL_NOT STABLEHLO_AND STABLEHLO_OR",
+    traits="boolean",
 )
 elementwise(
     "bitwise",
@@ -274,7 +276,7 @@ elementwise(
     "Where com.microsoft::QLinearWhere",
     "SELECT SELECT_V2 STABLEHLO_SELECT",
 )
-elementwise("is_special", "aten.isnan aten.isinf aten.isfinite", "IsNaN IsInf")
+elementwise("is_special", "aten.isnan aten.isinf aten.isfinite", "IsNaN IsInf", traits="boolean")
 elementwise("triangle", "aten.tril aten.triu", "Trilu com.microsoft::Trilu", traits="keeps_shape")
 elementwise(
     "bucketize",
@@ -348,4 +350,11 @@ elementwise(
     alike="identity",
 )
 # Elements are rotated in pairs, so it cannot run in place.
-elementwise("rotary", "-", "RotaryEmbedding com.microsoft::RotaryEmbedding", operations=3, overwrites=False)
+elementwise(
+    "rotary",
+    "-",
+    "RotaryEmbedding com.microsoft::RotaryEmbedding",
+    operations=3,
+    overwrites=False,
+    traits="keeps_shape",
+)

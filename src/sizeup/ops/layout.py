@@ -43,14 +43,12 @@ def layout(
     )
 
 
-def view(
-    op_kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-", *, traits: str = "", alike: str = ""
-) -> None:
+def view(op_kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-", *, alike: str = "") -> None:
     """Register an op kind whose output aliases its first input, without memory traffic."""
     layout(
         op_kind, torch, onnx, tflite,
         summary="Alias of its input with another shape: no memory traffic.",
-        reads=reads_nothing, writes=writes_nothing, views=True, traits=traits, alike=alike,
+        reads=reads_nothing, writes=writes_nothing, views=True, alike=alike,
     )  # fmt: skip
 
 
@@ -78,7 +76,6 @@ view(
     "identity",
     "aten.dropout aten.positive aten.conj aten.requires_grad_",
     "Identity Dropout BitCast Optional OptionalGetElement",
-    traits="keeps_shape",
 )
 
 layout("transpose", "-", "Transpose", "TRANSPOSE STABLEHLO_TRANSPOSE", summary=_COPIES, traits="moves")

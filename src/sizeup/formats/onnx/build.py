@@ -19,7 +19,7 @@ from sizeup.formats.onnx.lowering import (
     needs_lowering,
     op_kind,
 )
-from sizeup.formats.onnx.node_inference import RANDOM
+from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.onnx.quantization import quants
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.runtime_operators import packed_weights, widths_of
@@ -178,7 +178,7 @@ class BlockBuilder:
 
     def _derived(self, node: Node, inputs: list[int]) -> Constant | None:
         """The role of outputs computed from constants only, which runtimes can compute in advance."""
-        if node.blocks or node.op in RANDOM:
+        if node.blocks or operator_of(node.op).random:
             return None
         data = None
         for identity in inputs:

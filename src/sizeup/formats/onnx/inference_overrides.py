@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 
 from onnx import TensorProto
 
+from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.control_flow import Frame
-from sizeup.formats.onnx.shape_rules import RULES, InferenceContext, shapes_of
+from sizeup.formats.onnx.shape_rules import InferenceContext, rule_of, shapes_of
+from sizeup.ops import names_of
 from sizeup.symbolic import NoClosedForm, SymbolicShape
 
 _Condition: TypeAlias = Callable[[Node, Frame], bool]
@@ -22,10 +24,17 @@ _MAX_SIZE = 2**62
 _INTEGERS = frozenset({TensorProto.INT16, TensorProto.INT32, TensorProto.INT64})
 
 
+_CONDITIONS = Handlers[_Condition]()
+
+
+@_CONDITIONS(*names_of("onnx", "pool"), "com.microsoft::NhwcMaxPool", "Upsample")
 def _always(_node: Node, _frame: Frame) -> bool:
+    """Pools are wrong in ceil mode (a last window that starts outside counts), with dilations, and for large
+    windows."""
     return True
 
 
+@_CONDITIONS("Slice")
 def _has_negative_steps(node: Node, frame: Frame) -> bool:
     """With negative steps, a start or an end out of bounds is clamped differently from the runtime."""
     if len(node.inputs) < 5 or not node.inputs[4]:
@@ -34,15 +43,18 @@ def _has_negative_steps(node: Node, frame: Frame) -> bool:
     return steps is None or steps.dtype.kind != "i" or bool((steps < 0).any())
 
 
+@_CONDITIONS("Squeeze")
 def _has_unsorted_axes(node: Node, _frame: Frame) -> bool:
     axes = node.integers("axes")
     return list(axes) != sorted(axes)
 
 
+@_CONDITIONS("ConvTranspose")
 def _has_same_padding(node: Node, _frame: Frame) -> bool:
     return node.text("auto_pad", "NOTSET").startswith("SAME")
 
 
+@_CONDITIONS("Resize")
 def _has_inexact_sizes(node: Node, _frame: Frame) -> bool:
     """Products with a scale are rounded differently from the runtime; explicit sizes are exact.
 
@@ -57,38 +69,21 @@ def _has_inexact_sizes(node: Node, _frame: Frame) -> bool:
     )
 
 
+@_CONDITIONS("Range")
 def _has_float_bounds(node: Node, frame: Frame) -> bool:
     return bool(node.inputs) and frame.type(node.inputs[0]).element not in _INTEGERS
 
 
+@_CONDITIONS("Reshape")
 def _has_wrong_element_count(node: Node, frame: Frame) -> bool:
     """Runtimes reject a shape with another number of elements, ONNX's inference accepts it."""
     return len(node.inputs) > 1 and frame.value(node.inputs[1]) is not None and bool(rejection(node, frame))
 
 
+@_CONDITIONS("Conv", "ConvInteger", "QLinearConv")
 def _is_rejected(node: Node, frame: Frame) -> bool:
     """Runtimes reject a window larger than its input, ONNX's inference may accept it."""
     return bool(rejection(node, frame))
-
-
-_CONDITIONS: dict[str, _Condition] = {
-    "Conv": _is_rejected,
-    "ConvInteger": _is_rejected,
-    "QLinearConv": _is_rejected,
-    # Wrong in ceil mode (counts a last window that starts outside), with dilations, and for large windows.
-    "MaxPool": _always,
-    "AveragePool": _always,
-    "LpPool": _always,
-    "com.microsoft::QLinearAveragePool": _always,
-    "com.microsoft::NhwcMaxPool": _always,
-    "ConvTranspose": _has_same_padding,
-    "Resize": _has_inexact_sizes,
-    "Upsample": _always,
-    "Reshape": _has_wrong_element_count,
-    "Slice": _has_negative_steps,
-    "Squeeze": _has_unsorted_axes,
-    "Range": _has_float_bounds,
-}
 
 
 def has_override(node: Node) -> bool:
@@ -104,7 +99,7 @@ def needs_override(node: Node, frame: Frame) -> bool:
 
 def rule_shapes(node: Node, frame: Frame) -> list[SymbolicShape] | None:
     """The output shapes by the node's own shape rule; None if it has none, or an input is unknown."""
-    return own_shapes(node, frame) if node.op in RULES else None
+    return own_shapes(node, frame) if rule_of(node.op) else None
 
 
 def own_shapes(node: Node, frame: Frame) -> list[SymbolicShape] | None:
@@ -138,7 +133,7 @@ class _Values(Sequence[Array | None]):
 def rejection(node: Node, frame: Frame) -> str:
     """Why the shape rule rejects the inputs of a node; empty if it does not, or if a shape is unknown."""
     shapes = [frame.type(name).shape if name else () for name in node.inputs]
-    if node.op not in RULES or None in shapes:
+    if rule_of(node.op) is None or None in shapes:
         return ""
     try:
         shapes_of(InferenceContext(node, shapes, _Values(node, frame)))

@@ -13,32 +13,12 @@ from onnx.shape_inference import infer_shapes
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
+from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.onnx.shape_rules.values import evaluated
 from sizeup.formats.onnx.unsafe import needs_a_type
 from sizeup.formats.onnx.value_types import ValueType, read, unknown_type
 
-# Operators whose values all runtimes agree on, and that take no more work than their values. A condition or a
-# number of rounds must not depend on others: rounding of functions, overflow of sums and NaN differ.
-_EXACT = frozenset((
-    "Cast", "CastLike", "Concat", "ConstantOfShape", "Expand", "EyeLike", "Flatten", "Gather",
-    "GatherElements", "GatherND", "Identity", "NonZero", "Range", "Reshape", "ScatterElements",
-    "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze",
-    "Where", "And", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Equal", "Greater",
-    "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor", "Abs", "Add", "Ceil", "CumSum", "Div",
-    "Floor", "Max", "Min", "Mod", "Mul", "Neg", "Round", "Sign", "Sqrt", "Sub", "ArgMax", "ArgMin",
-    "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum",
-))  # fmt: skip
 _CASTABLE = float(1 << 31)
-# Operators with random outputs.
-RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
-)
-
-
-# Operators that compute most shapes. They are evaluated here because creating a ReferenceEvaluator is slow.
-_ARITHMETIC = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Gather", "Concat", "Slice", "Squeeze", "Unsqueeze", "Reshape", "Identity"}
-)
 
 
 class NotInferred(Exception):
@@ -99,12 +79,13 @@ class NodeInference:
 
     def values(self, node: Node, inputs: list[Array], outputs: list[ValueType]) -> list[Array] | None:
         """The output values of a node with known inputs; None if random, too large or not evaluated."""
-        if node.op not in _EXACT or not node.inputs or not all(map(_is_plain, inputs)):
+        row = operator_of(node.op)
+        if not row.exact or not node.inputs or not all(map(_is_plain, inputs)):
             return None
         for known in outputs:
             if known.shape is None or math.prod(known.shape) > SMALL:
                 return None
-        if node.op in _ARITHMETIC and all(array.dtype == np.int64 for array in inputs):
+        if row.of_shapes and all(array.dtype == np.int64 for array in inputs):
             own = evaluated(node, inputs, TensorProto.INT64)
             if own is not None and own.dtype == np.int64 and len(node.outputs) == 1:
                 return [own]

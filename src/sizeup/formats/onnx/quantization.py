@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,65 +10,9 @@ from sizeup.errors import LoadError
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.control_flow import Frame
+from sizeup.formats.onnx.operators import QuantizedValue, operator_of, scaled_output
 from sizeup.graph import Quant
 
-
-class QuantizedValue(NamedTuple):
-    """A quantized input (or first output) of a node, with the inputs that are its scale and zero point."""
-
-    position: int
-    scale: int | None
-    zero_point: int | None
-    is_output: bool = False
-    axis: int | None = None
-
-
-def _output(scale: int | None, zero_point: int | None) -> QuantizedValue:
-    return QuantizedValue(0, scale, zero_point, is_output=True)
-
-
-_PAIR = (QuantizedValue(0, 1, 2), QuantizedValue(3, 4, 5), _output(6, 7))
-_ONE = (QuantizedValue(0, 1, 2), _output(3, 4))
-_CONV = (
-    QuantizedValue(0, 1, 2),
-    QuantizedValue(3, 4, 5, axis=0),
-    QuantizedValue(8, None, None),
-    _output(6, 7),
-)
-_SCALED: dict[str, tuple[QuantizedValue, ...]] = {
-    "QLinearConv": _CONV,
-    "QLinearMatMul": _PAIR,
-    "ConvInteger": (QuantizedValue(0, None, 2), QuantizedValue(1, None, 3)),
-    "MatMulInteger": (QuantizedValue(0, None, 2), QuantizedValue(1, None, 3)),
-    "QuantizeLinear": (_output(1, 2),),
-    "DequantizeLinear": (QuantizedValue(0, 1, 2),),
-    "DynamicQuantizeLinear": (_output(None, None),),
-    "com.microsoft::QLinearConv": _CONV,
-    "com.microsoft::QuantizeLinear": (_output(1, 2),),
-    "com.microsoft::DequantizeLinear": (QuantizedValue(0, 1, 2),),
-    "com.microsoft::QGemm": (
-        QuantizedValue(0, 1, 2),
-        QuantizedValue(3, 4, 5),
-        QuantizedValue(6, None, None),
-        _output(7, 8),
-    ),
-    "com.microsoft::QLinearAdd": _PAIR,
-    "com.microsoft::QLinearMul": _PAIR,
-    "com.microsoft::QLinearSigmoid": _ONE,
-    "com.microsoft::QLinearLeakyRelu": _ONE,
-    "com.microsoft::QLinearSoftmax": _ONE,
-    "com.microsoft::QLinearAveragePool": _ONE,
-    "com.microsoft::QLinearGlobalAveragePool": _ONE,
-    "com.microsoft::QLinearReduceMean": _ONE,
-    "com.microsoft::QLinearWhere": (QuantizedValue(1, 2, 3), QuantizedValue(4, 5, 6), _output(7, 8)),
-    "com.microsoft::DynamicQuantizeMatMul": (QuantizedValue(1, 2, 3),),
-    "com.microsoft::MatMulIntegerToFloat": (QuantizedValue(0, 2, 4), QuantizedValue(1, 3, 5)),
-    "com.microsoft::DynamicQuantizeLSTM": (QuantizedValue(1, 8, 9), QuantizedValue(2, 10, 11)),
-    "com.microsoft::QAttention": (QuantizedValue(0, 3, 6), QuantizedValue(1, 4, 7)),
-    "com.microsoft::MatMulNBits": (QuantizedValue(1, 2, 3),),
-    "com.microsoft::MatMulBnb4": (QuantizedValue(1, 2, None),),
-    "com.microsoft::GatherBlockQuantized": (QuantizedValue(0, 2, 3),),
-}
 _CONCAT = "com.microsoft::QLinearConcat"
 # Stands for a scale that is computed during inference, or is not one-dimensional.
 _UNKNOWN_SCALE = np.zeros(0, np.float32)
@@ -81,8 +24,11 @@ _MAX_SCALES = 2**20
 def quantized_values(node: Node) -> tuple[QuantizedValue, ...]:
     """The quantized inputs and outputs of a node."""
     if node.op == _CONCAT:
-        return (_output(0, 1), *(QuantizedValue(i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)))
-    return _SCALED.get(node.op, ())
+        return (
+            scaled_output(0, 1),
+            *(QuantizedValue(i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)),
+        )
+    return operator_of(node.op).quantized
 
 
 def quantization_inputs(node: Node) -> Iterator[int]:

@@ -15,6 +15,7 @@ from sizeup.files import read_problem
 from sizeup.formats.external import ModelFolders, model_folders
 from sizeup.formats.onnx.constants import RemovedTensors, is_small
 from sizeup.formats.onnx.wire import Malformed, without_weights
+from sizeup.ops import cost_rules
 
 # Smaller files are parsed completely, larger ones without their weights.
 _MIN_STRIPPED_BYTES = 2**20
@@ -160,7 +161,7 @@ def _lighten_graph(graph: GraphProto, removed: RemovedTensors) -> set[str]:
     return _lighten(graph.node, removed)
 
 
-CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+CONTROL = frozenset(name for rule in cost_rules() if rule.family == "control" for name in rule.onnx)
 """Standard ONNX operators with subgraphs."""
 
 

@@ -4,48 +4,16 @@ from __future__ import annotations
 
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import StoredTensor
+from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.onnx.quantization import quantization_inputs
 from sizeup.formats.onnx.value_types import dtype_of
 from sizeup.graph import Role
 from sizeup.ops import cost_rule_of, op_kind_of
 
-# Inputs that are settings rather than data; `quantization` lists scales and zero points.
-_SETTINGS: dict[str, tuple[int, ...]] = {
-    "Attention": (3, 6),
-    "Clip": (1, 2),
-    "Dropout": (1, 2),
-    "GRU": (4, 5),
-    "If": (0,),
-    "LSTM": (4, 5, 6),
-    "MelWeightMatrix": (0, 1, 2, 3, 4),
-    "NonMaxSuppression": (2, 3, 4),
-    "OneHot": (1, 2),
-    "Pad": (1, 2, 3),
-    "RNN": (4, 5),
-    "Range": (0, 1, 2),
-    "Resize": (1, 2, 3),
-    "Upsample": (1,),
-    "com.microsoft::Attention": (3, 5, 6),
-    "com.microsoft::DynamicQuantizeLSTM": (4, 5, 6),
-    "com.microsoft::GroupQueryAttention": (5, 6, 9, 10, 12, 13),
-    "com.microsoft::MultiHeadAttention": (4, 5, 8, 9),
-    "com.microsoft::Pad": (1, 2, 3),
-    "com.microsoft::QAttention": (5,),
-    "com.microsoft::QLinearWhere": (0,),
-}
-# Tables of sines and cosines.
-_TABLES: dict[str, tuple[int, ...]] = {
-    "RotaryEmbedding": (1, 2),
-    "com.microsoft::RotaryEmbedding": (2, 3),
-    "com.microsoft::GroupQueryAttention": (7, 8),
-}
 _WEIGHTED_FAMILIES = frozenset({"conv", "matmul", "recurrent", "attention", "lookup"})
-# Operators that multiply their operands, and operators that only convert or rearrange them before.
+# Operators that multiply their operands.
 _MULTIPLYING_FAMILIES = frozenset({"conv", "matmul", "recurrent"})
 _LAST_FACTOR = 2  # the last input that can be a factor: recurrent operators have weights at 1 and 2
-_CONVERTING = frozenset(
-    {"Cast", "DequantizeLinear", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-)
 _DECLARED: dict[str, Role] = {"PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant"}
 
 
@@ -65,6 +33,7 @@ class Roles:
         self._uses: dict[int, int] = {}
         self._of_inputs: dict[tuple[str, int], int] = {}
         self._multiplying: dict[str, bool] = {}  # by operator name
+        self._converting: dict[str, bool] = {}
         # The newer exporter of torch declares the role of weights, unless it rewrote them.
         self._has_declared_roles = any(node.annotated for node in block.nodes)
         self._collect(block, {})
@@ -116,7 +85,7 @@ class Roles:
         if converted:
             pairs = zip(sources, node.inputs, strict=True)
             sources = [source or converted.get(name) for source, name in pairs]
-        if node.op in _CONVERTING and sources and sources[0] is not None:
+        if sources and sources[0] is not None and self._converts(node):
             converted.update(dict.fromkeys(node.outputs, sources[0]))
         elif None in sources and self._multiplies(node):
             for index, source in enumerate(sources[: _LAST_FACTOR + 1]):
@@ -134,6 +103,15 @@ class Roles:
             known = self._multiplying[node.op] = rule is not None and rule.family in _MULTIPLYING_FAMILIES
         return known
 
+    def _converts(self, node: Node) -> bool:
+        """Whether an operator only converts or rearranges the operand of another."""
+        known = self._converting.get(node.op)
+        if known is None:
+            rule = cost_rule_of(op_kind_of("onnx", node.op) or "")
+            is_conversion = rule is not None and rule.kind in ("cast", "dequantize", "transpose")
+            known = self._converting[node.op] = rule is not None and (rule.views or is_conversion)
+        return known
+
     def _use(self, node: Node, index: int) -> int:
         known = self._of_inputs.get((node.op, index))
         if known is None:
@@ -143,9 +121,9 @@ class Roles:
 
 def _use_of(node: Node, index: int) -> int:
     scales = set(quantization_inputs(node))
-    if node.blocks or index in scales or index in _SETTINGS.get(node.op, ()):
+    if node.blocks or index in scales or index in operator_of(node.op).settings:
         return _SETTING
-    if index in _TABLES.get(node.op, ()):
+    if index in operator_of(node.op).tables:
         return _TABLE
     rule = cost_rule_of(op_kind_of("onnx", node.op) or "")
     if rule is None:

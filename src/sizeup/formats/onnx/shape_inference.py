@@ -10,6 +10,7 @@ domains, and trip counts. It recomputes shapes for which ONNX's inference differ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto
 from onnx.shape_inference import infer_shapes
@@ -26,11 +27,11 @@ from sizeup.formats.onnx.inference_overrides import (
     rule_shapes,
 )
 from sizeup.formats.onnx.node_inference import NodeInference, NotInferred, shape_value
+from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.onnx.runtime_operators import equivalent_of
 from sizeup.formats.onnx.unsafe import hidden, refuse_unsafe
 from sizeup.formats.onnx.value_types import Dims, ValueType, read, refined, tensor_type, unknown_type
-from sizeup.ops import cost_rule_of, op_kind_of
-from sizeup.ops.cost_rule import names
+from sizeup.ops import cost_rule_of, op_kind_of, table_version
 
 # Operators of older opsets often have no inference; they are inferred as operators of this opset.
 _FIRST_WITH_SHAPES = 7
@@ -285,25 +286,6 @@ def _infer_with_onnx(model: ModelProto, block: Block) -> dict[str, ValueType]:
     return {value.name: read(value.type) for value in values}
 
 
-# Operators whose output has the type of their only input.
-_SAME = frozenset(
-    names(
-        "Relu LeakyRelu Sigmoid Tanh Neg Abs Exp Log Sqrt Erf Floor Ceil Reciprocal Elu Selu HardSigmoid"
-        " HardSwish Softplus Softsign Sin Cos Gelu Identity Softmax LogSoftmax"
-    )
-)
-# Operators whose outputs have the dtype of their first input.
-_LIKE_FIRST = frozenset(
-    names(
-        "Clip Add Sub Mul Div Pow BatchNormalization LayerNormalization InstanceNormalization Conv MatMul"
-        " Gemm MaxPool AveragePool GlobalAveragePool GlobalMaxPool Reshape Flatten Transpose Concat Split"
-        " Slice Gather Unsqueeze Squeeze Expand"
-    )
-)
-_FIXED = {
-    **dict.fromkeys(("Shape", "Size"), TensorProto.INT64),
-    **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), TensorProto.BOOL),
-}
 _SEVERAL_OUTPUTS = frozenset({"Split"})
 # Older opsets have attributes in place of some inputs, and other broadcasting rules.
 OLDEST = 7
@@ -313,17 +295,37 @@ def own_types(node: Node, frame: Frame) -> list[ValueType] | None:
     """The output types of a node by its shape rule; None if it is not listed, or if an input is unknown."""
     if not node.inputs or (len(node.outputs) > 1 and node.op not in _SEVERAL_OUTPUTS):
         return None
-    if node.op in _SAME:
+    source = _dtype_source(node.op, table_version())
+    if source == 0 and len(node.inputs) == 1 and _is_elementwise(node.op, table_version()):
         same = frame.type(node.inputs[0])
         return [same] if same.shape is not None and same.element else None
-    element: int = _FIXED.get(node.op, 0)
-    if node.op in _LIKE_FIRST:
-        element = frame.type(node.inputs[0]).element
-    elif node.op == "Cast":
-        element = node.integer("to")
-    if not element:
-        return None
-    shapes = own_shapes(node, frame)
+    element = _element(node, frame, source)
+    shapes = own_shapes(node, frame) if element else None
     if shapes is None or len(shapes) != len(node.outputs):
         return None
     return [tensor_type(element, shape) for shape in shapes]
+
+
+def _element(node: Node, frame: Frame, source: str | int | None) -> int:
+    """The dtype of the outputs; 0 if it is not known."""
+    if isinstance(source, int):
+        return frame.type(node.inputs[source]).element if source < len(node.inputs) else 0
+    return (
+        0 if source is None else node.integer("to") if source == "to" else TensorProto.DataType.Value(source)
+    )
+
+
+@cache
+def _dtype_source(name: str, _version: int) -> str | int | None:
+    """What states the dtype of the outputs of an operator, in its row or by its op kind."""
+    source = operator_of(name).dtype
+    rule = cost_rule_of(op_kind_of("onnx", name) or "")
+    if source is not None or rule is None or rule.family != "elementwise" or "converts" in rule.traits:
+        return source
+    return "BOOL" if "boolean" in rule.traits else 0
+
+
+@cache
+def _is_elementwise(name: str, _version: int) -> bool:
+    rule = cost_rule_of(op_kind_of("onnx", name) or "")
+    return rule is not None and rule.family == "elementwise"

@@ -16,6 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from sizeup.errors import LoadError, WriteError
 from sizeup.formats.onnx.external_data import check_external_files
 from sizeup.formats.onnx.model import inlined
+from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.simulated_rounding import (
     Array,
     CalibrationStatistics,
@@ -60,9 +61,7 @@ class OnnxModel:
     def channel_axis(self, op: int, identity: int) -> int | None:
         """The axis of output channels of a weight; None if it has none."""
         reader = self.graph.ops[op]
-        axis = {"Conv": 0, "ConvTranspose": 1, "LSTM": 1, "GRU": 1, "RNN": 1, "Gather": 0}.get(reader.source)
-        if axis is None and reader.kind == "conv":
-            axis = 0
+        axis = 0 if reader.kind == "conv" else operator_of(reader.source).channels
         if reader.source in ("MatMul", "Gemm") and identity in reader.inputs[1:2]:
             node = self._node(op)
             is_transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)

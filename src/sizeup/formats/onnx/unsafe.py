@@ -6,13 +6,15 @@ from it while the type of their input is unknown. Each entry was found by fuzzin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from onnx import GraphProto, ModelProto, NodeProto
 
 from sizeup.errors import CorruptModel
+from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.read import CONTROL, graphs_of
+from sizeup.ops import names_of
 from sizeup.ops.matmul import is_equation
 
 _MAX_OUTPUTS = 1 << 20
@@ -60,10 +62,16 @@ def hidden(model: ModelProto, nodes: Sequence[NodeProto]) -> Iterator[None]:
             node.domain = domain
 
 
+_CHECKS = Handlers[Callable[[NodeProto], str]]()
+# Named without their domain.
+_POOLS = [name.rpartition("::")[2] for name in names_of("onnx", "pool")]
+
+
 def _integer(node: NodeProto, name: str) -> int | None:
     return next((attribute.i for attribute in node.attribute if attribute.name == name), None)
 
 
+@_CHECKS("Einsum")
 def _equation(node: NodeProto) -> str:
     for attribute in node.attribute:
         equation = attribute.s.decode("latin-1")
@@ -72,31 +80,26 @@ def _equation(node: NodeProto) -> str:
     return ""
 
 
+@_CHECKS("GatherND")
 def _batch_dims(node: NodeProto) -> str:
     dims = _integer(node, "batch_dims")
     return f"batch_dims is {dims}, below 0" if dims is not None and dims < 0 else ""
 
 
+@_CHECKS("Split")
 def _num_outputs(node: NodeProto) -> str:
     parts, listed = _integer(node, "num_outputs"), len(node.output)
     is_wrong = parts is not None and not listed <= parts <= _MAX_OUTPUTS
     return f"num_outputs is {parts}, but it has {listed} outputs" if is_wrong else ""
 
 
+@_CHECKS(*_POOLS)
 def _ceil_mode(node: NodeProto) -> str:
     mode = _integer(node, "ceil_mode")  # runtimes disagree on other values
     return "" if mode in (None, 0, 1) else f"ceil_mode is {mode}; it must be 0 or 1"
 
 
+@_CHECKS("LayerNormalization")
 def _axis(node: NodeProto) -> str:
     axis = _integer(node, "axis") or 0
     return "" if -_MAX_AXIS < axis < _MAX_AXIS else f"axis {axis} is out of range"
-
-
-_CHECKS: Mapping[str, Callable[[NodeProto], str]] = {
-    "Einsum": _equation,
-    "GatherND": _batch_dims,
-    "LayerNormalization": _axis,
-    "Split": _num_outputs,
-    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool", "QLinearAveragePool"), _ceil_mode),
-}

@@ -6,12 +6,16 @@ Comparisons of symbolic sizes are decided by an example and recorded as guards (
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
+from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.onnx.shape_rules.values import numbers
-from sizeup.ops import cost_rule_of, op_kind_of
+from sizeup.ops import cost_rule_of, op_kind_of, table_version
+from sizeup.ops.traits import Trait
 from sizeup.symbolic import Expression, NoClosedForm, SymbolicShape, broadcast
 
 
@@ -50,29 +54,50 @@ class InferenceContext(NamedTuple):
 
 
 Rule: TypeAlias = Callable[[InferenceContext], list[SymbolicShape]]
-RULES: dict[str, Rule] = {}
+RULES = Handlers[Rule]()
+_BY_TRAIT: dict[str, Rule] = {}
+
+
+def by_trait(trait: Trait) -> Callable[[Rule], Rule]:
+    """Register the shape rule of all operators of the standard domain whose op kind has a trait."""
+
+    def register(rule: Rule) -> Rule:
+        _BY_TRAIT[trait] = rule
+        return rule
+
+    return register
 
 
 def shapes_of(context: InferenceContext) -> list[SymbolicShape]:
     """The output shapes of a node; raises NoClosedForm if it has no shape rule."""
-    rule = RULES.get(context.node.op)
+    rule = rule_of(context.node.op) or _by_kind(context.node.op, table_version())[1]
     if rule is None:
-        op_kind = op_kind_of("onnx", context.node.op)
-        cost_rule = None if op_kind is None else cost_rule_of(op_kind)
-        if cost_rule is None or cost_rule.family != "elementwise" or "::" in context.node.op:
-            raise NoClosedForm("it has no shape rule for symbolic dimensions")
-        rule = _broadcast_all
+        raise NoClosedForm("it has no shape rule for symbolic dimensions")
     return rule(context)
 
 
-def shapes(names: str) -> Callable[[Rule], Rule]:
-    """Register the shape rule of the operators with these names."""
+def rule_of(name: str) -> Rule | None:
+    """The shape rule of an operator; None also for elementwise operators, which share one."""
+    if name in RULES:
+        return RULES[name]
+    if operator_of(name).keeps_shape:
+        return _like_first
+    return _by_kind(name, table_version())[0]
 
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names.split(), function))
-        return function
 
-    return register
+@cache
+def _by_kind(name: str, _version: int) -> tuple[Rule | None, Rule | None]:
+    """The shape rule by the traits of the op kind, and the one by its family."""
+    cost_rule = None if "::" in name else cost_rule_of(op_kind_of("onnx", name) or "")
+    if cost_rule is None:
+        return None, None
+    by_trait = next((rule for trait, rule in _BY_TRAIT.items() if trait in cost_rule.traits), None)
+    return by_trait, _broadcast_all if cost_rule.family == "elementwise" else None
+
+
+@by_trait("keeps_shape")
+def _like_first(context: InferenceContext) -> list[SymbolicShape]:
+    return [context.shape()]
 
 
 def _broadcast_all(context: InferenceContext) -> list[SymbolicShape]:

@@ -6,40 +6,30 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sizeup.formats.onnx.shape_rules.context import InferenceContext, shapes
+from sizeup.formats.onnx.shape_rules.context import RULES, InferenceContext, by_trait
 from sizeup.symbolic import Expression, NoClosedForm, SymbolicShape, broadcast, largest, quotient
 
 # As the end of a slice, these mean the end of the axis in the direction of the step.
 _TO_THE_END = (2**31 - 1, 2**63 - 1)
 
 
-@shapes(
-    "Identity Cast CastLike Softmax LogSoftmax Hardmax CumSum Trilu BatchNormalization Clip Gelu"
-    " InstanceNormalization GroupNormalization MeanVarianceNormalization LpNormalization LRN"
-    " QuantizeLinear DequantizeLinear ScatterND ScatterElements Scatter RMSNormalization"
-    " LayerNormalization RandomNormalLike RandomUniformLike EyeLike Bernoulli ReverseSequence"
-)
-def _like_first(context: InferenceContext) -> list[SymbolicShape]:
-    return [context.shape()]
-
-
-@shapes("Dropout")
+@RULES("Dropout")
 def _dropout(context: InferenceContext) -> list[SymbolicShape]:
     return [context.shape()] * len(context.node.outputs)
 
 
-@shapes("Shape")
+@RULES("Shape")
 def _shape(context: InferenceContext) -> list[SymbolicShape]:
     end = context.node.attributes.get("end")
     return [(len(context.shape()[context.node.integer("start") : end if isinstance(end, int) else None]),)]
 
 
-@shapes("Size")
+@RULES("Size")
 def _size(context: InferenceContext) -> list[SymbolicShape]:
     return [()]
 
 
-@shapes("Reshape")
+@RULES("Reshape")
 def _reshape(context: InferenceContext) -> list[SymbolicShape]:
     data, target = context.shape(), context.numbers(1)
     sizes: list[Any] = []
@@ -59,7 +49,7 @@ def _reshape(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(sizes)]
 
 
-@shapes("Flatten")
+@RULES("Flatten")
 def _flatten(context: InferenceContext) -> list[SymbolicShape]:
     data = context.shape()
     axis = context.node.integer("axis", 1)
@@ -69,7 +59,7 @@ def _flatten(context: InferenceContext) -> list[SymbolicShape]:
     return [(math.prod(data[:axis]), math.prod(data[axis:]))]
 
 
-@shapes("Transpose")
+@RULES("Transpose")
 def _transpose(context: InferenceContext) -> list[SymbolicShape]:
     data = context.shape()
     order = context.node.integers("perm") or tuple(reversed(range(len(data))))
@@ -78,7 +68,7 @@ def _transpose(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(data[axis] for axis in order)]
 
 
-@shapes("Concat")
+@RULES("Concat")
 def _concat(context: InferenceContext) -> list[SymbolicShape]:
     inputs = [context.shape(index) for index in range(len(context.node.inputs))]
     axis = _axis(context.node.integer("axis"), len(inputs[0]))
@@ -90,7 +80,7 @@ def _concat(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(output)]
 
 
-@shapes("Split")
+@RULES("Split")
 def _split(context: InferenceContext) -> list[SymbolicShape]:
     data, node = context.shape(), context.node
     axis, count = _axis(node.integer("axis"), len(data)), len(node.outputs)
@@ -106,7 +96,7 @@ def _split(context: InferenceContext) -> list[SymbolicShape]:
     return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
 
 
-@shapes("Slice")
+@RULES("Slice")
 def _slice(context: InferenceContext) -> list[SymbolicShape]:
     node, output = context.node, list(context.shape())
     if context.has_input(1):
@@ -151,19 +141,19 @@ def _axes(axes: Sequence[int], rank: int) -> list[int]:
     return normalized
 
 
-@shapes("Gather")
+@RULES("Gather")
 def _gather(context: InferenceContext) -> list[SymbolicShape]:
     data = context.shape()
     axis = _axis(context.node.integer("axis"), len(data))
     return [(*data[:axis], *context.shape(1), *data[axis + 1 :])]
 
 
-@shapes("GatherElements")
+@RULES("GatherElements")
 def _gather_elements(context: InferenceContext) -> list[SymbolicShape]:
     return [context.shape(1)]
 
 
-@shapes("GatherND")
+@RULES("GatherND")
 def _gather_nd(context: InferenceContext) -> list[SymbolicShape]:
     data, indices = context.shape(), context.shape(1)
     depth = indices[-1] + context.node.integer("batch_dims")
@@ -172,7 +162,7 @@ def _gather_nd(context: InferenceContext) -> list[SymbolicShape]:
     return [(*indices[:-1], *data[depth:])]
 
 
-@shapes("Unsqueeze")
+@RULES("Unsqueeze")
 def _unsqueeze(context: InferenceContext) -> list[SymbolicShape]:
     data, axes = list(context.shape()), context.axes(1)
     rank = len(data) + len(axes)
@@ -181,7 +171,7 @@ def _unsqueeze(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(data)]
 
 
-@shapes("Squeeze")
+@RULES("Squeeze")
 def _squeeze(context: InferenceContext) -> list[SymbolicShape]:
     data, axes = context.shape(), context.axes(1)
     removed = {_axis(axis, len(data)) for axis in axes}
@@ -192,17 +182,17 @@ def _squeeze(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(size for axis, size in enumerate(data) if axis not in removed)]
 
 
-@shapes("Expand")
+@RULES("Expand")
 def _expand(context: InferenceContext) -> list[SymbolicShape]:
     return [broadcast(context.shape(), tuple(context.numbers(1)))]
 
 
-@shapes("Tile")
+@RULES("Tile")
 def _tile(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(size * times for size, times in zip(context.shape(), context.numbers(1), strict=True))]
 
 
-@shapes("Pad")
+@RULES("Pad")
 def _pad(context: InferenceContext) -> list[SymbolicShape]:
     output = list(context.shape())
     pads = context.numbers(1) if context.has_input(1) else list(context.node.integers("pads"))
@@ -212,10 +202,7 @@ def _pad(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(output)]
 
 
-@shapes(
-    "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum"
-    " ReduceLogSumExp"
-)
+@by_trait("reduces_axes")
 def _reduce(context: InferenceContext) -> list[SymbolicShape]:
     data, axes = context.shape(), context.axes(1)
     if not axes and context.node.integer("noop_with_empty_axes"):
@@ -224,7 +211,7 @@ def _reduce(context: InferenceContext) -> list[SymbolicShape]:
     return [_reduced(data, reduced, bool(context.node.integer("keepdims", 1)))]
 
 
-@shapes("ArgMax ArgMin")
+@RULES("ArgMax", "ArgMin")
 def _arg(context: InferenceContext) -> list[SymbolicShape]:
     data = context.shape()
     return [
@@ -238,7 +225,7 @@ def _reduced(data: SymbolicShape, axes: set[int], keepdims: bool) -> SymbolicSha
     )
 
 
-@shapes("TopK")
+@RULES("TopK")
 def _top(context: InferenceContext) -> list[SymbolicShape]:
     output, axis = list(context.shape()), context.node.integer("axis", -1)
     k = context.numbers(1)[0] if context.has_input(1) else context.node.integer("k")
@@ -248,7 +235,7 @@ def _top(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(output)] * 2
 
 
-@shapes("Range")
+@RULES("Range")
 def _range(context: InferenceContext) -> list[SymbolicShape]:
     if any(value is not None and value.dtype.kind == "f" for value in context.values):
         return [(_float_range_length(context),)]
@@ -267,26 +254,26 @@ def _float_range_length(context: InferenceContext) -> int:
     return max(0, math.ceil((limit - start) / step))
 
 
-@shapes("ConstantOfShape")
+@RULES("ConstantOfShape")
 def _constant_of_shape(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(context.numbers(0))]
 
 
-@shapes("OneHot")
+@RULES("OneHot")
 def _one_hot(context: InferenceContext) -> list[SymbolicShape]:
     indices = context.shape()
     axis = context.node.integer("axis", -1) % (len(indices) + 1)
     return [(*indices[:axis], context.numbers(1)[0], *indices[axis:])]
 
 
-@shapes("DepthToSpace")
+@RULES("DepthToSpace")
 def _depth_to_space(context: InferenceContext) -> list[SymbolicShape]:
     batch, depth, height, width = context.shape()
     block = context.node.integer("blocksize")
     return [(batch, quotient(depth, block * block), height * block, width * block)]
 
 
-@shapes("SpaceToDepth")
+@RULES("SpaceToDepth")
 def _space_to_depth(context: InferenceContext) -> list[SymbolicShape]:
     batch, depth, height, width = context.shape()
     block = context.node.integer("blocksize")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sizeup.formats.onnx.shape_rules.context import InferenceContext, shapes
+from sizeup.formats.onnx.shape_rules.context import RULES, InferenceContext
 from sizeup.ops.matmul import letters
 from sizeup.symbolic import NoClosedForm, SymbolicShape, broadcast, broadcast_size, quotient
 
 
-@shapes("MatMul MatMulInteger QLinearMatMul")
+@RULES("MatMul", "MatMulInteger", "QLinearMatMul")
 def _matmul(context: InferenceContext) -> list[SymbolicShape]:
     left, right = context.shape(), context.shape(3 if context.node.op == "QLinearMatMul" else 1)
     rows = left[-2:-1] if len(left) > 1 else ()
@@ -20,7 +20,7 @@ def _matmul(context: InferenceContext) -> list[SymbolicShape]:
     return [(*broadcast(left[:-2], right[:-2]), *rows, *columns)]
 
 
-@shapes("Gemm")
+@RULES("Gemm")
 def _gemm(context: InferenceContext) -> list[SymbolicShape]:
     left, right = context.shape(), context.shape(1)
     rows, inner = reversed(left) if context.node.integer("transA") else left
@@ -30,7 +30,7 @@ def _gemm(context: InferenceContext) -> list[SymbolicShape]:
     return [(rows, columns)]
 
 
-@shapes("Einsum")
+@RULES("Einsum")
 def _einsum(context: InferenceContext) -> list[SymbolicShape]:
     inputs = [context.shape(index) for index in range(len(context.node.inputs))]
     terms, result = letters(context.node.text("equation"), [len(shape) for shape in inputs])
@@ -41,7 +41,7 @@ def _einsum(context: InferenceContext) -> list[SymbolicShape]:
     return [tuple(sizes[letter] for letter in result)]
 
 
-@shapes("LSTM GRU RNN")
+@RULES("LSTM", "GRU", "RNN")
 def _recurrent(context: InferenceContext) -> list[SymbolicShape]:
     data, node = context.shape(), context.node
     directions, hidden = context.shape(2)[0], context.shape(2)[-1]
@@ -52,7 +52,7 @@ def _recurrent(context: InferenceContext) -> list[SymbolicShape]:
     return [(data[0], directions, data[1], hidden), last, last]
 
 
-@shapes("Attention")
+@RULES("Attention")
 def _attention(context: InferenceContext) -> list[SymbolicShape]:
     query, value = context.shape(), context.shape(2)
     if len(context.node.outputs) > 1 or context.has_input(4):

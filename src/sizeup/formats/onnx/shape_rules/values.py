@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import TensorProto
 
+from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
 from sizeup.graph import Shape
@@ -21,6 +22,9 @@ _INTEGERS = frozenset(
     getattr(TensorProto, name) for name in ("INT64", "INT32", "INT16", "INT8", "UINT8", "UINT32", "UINT64")
 )
 _FLOATS = frozenset(getattr(TensorProto, name) for name in ("FLOAT", "DOUBLE", "FLOAT16"))
+
+
+_RULES = Handlers[_Rule]()
 
 
 def is_symbolic(array: Array | None) -> bool:
@@ -116,14 +120,17 @@ def _divide_exactly(left: Any, right: Any) -> Any:
     return result
 
 
+@_RULES("Where")
 def _where(_node: Node, inputs: list[Array]) -> Array:
     return _array(np.frompyfunc(lambda test, a, b: a if test else b, 3, 1)(*inputs))
 
 
+@_RULES("Gather")
 def _gather(node: Node, inputs: list[Array]) -> Array:
     return _array(np.take(inputs[0], inputs[1].astype(np.int64), axis=node.integer("axis")))
 
 
+@_RULES("Slice")
 def _slice(node: Node, inputs: list[Array]) -> Array:
     data = inputs[0]
     if len(inputs) == 1:
@@ -146,18 +153,22 @@ def _axes(node: Node, inputs: list[Array]) -> tuple[int, ...]:
     return tuple(inputs[1].tolist()) if len(inputs) > 1 else node.integers("axes")
 
 
+@_RULES("Unsqueeze")
 def _unsqueeze(node: Node, inputs: list[Array]) -> Array:
     return np.expand_dims(inputs[0], _axes(node, inputs))
 
 
+@_RULES("Squeeze")
 def _squeeze(node: Node, inputs: list[Array]) -> Array:
     return _array(np.squeeze(inputs[0], _axes(node, inputs) or None))
 
 
+@_RULES("Reshape")
 def _reshape(_node: Node, inputs: list[Array]) -> Array:
     return inputs[0].reshape([int(size) for size in inputs[1].tolist()])
 
 
+@_RULES("ConstantOfShape")
 def _fill(node: Node, inputs: list[Array]) -> Array:
     tensor = next((attribute.t for attribute in node.proto.attribute if attribute.name == "value"), None)
     from onnx import numpy_helper
@@ -168,16 +179,19 @@ def _fill(node: Node, inputs: list[Array]) -> Array:
     return array
 
 
+@_RULES("Expand")
 def _expand(_node: Node, inputs: list[Array]) -> Array:
     shape = tuple(int(size) for size in inputs[1].tolist())
     return np.broadcast_to(inputs[0], np.broadcast_shapes(inputs[0].shape, shape))
 
 
+@_RULES("Range")
 def _range(_node: Node, inputs: list[Array]) -> Array:
     start, limit, step = (array.item() for array in inputs)
     return plain(np.arange(start, limit, step))  # raises TypeError for expressions
 
 
+@_RULES("Cast")
 def _cast(node: Node, inputs: list[Array]) -> Array:
     element = node.integer("to")
     if element in _INTEGERS:
@@ -193,10 +207,12 @@ def _truncate(number: Any) -> Any:
     return number if isinstance(number, Expression) else int(number)
 
 
+@_RULES("ReduceProd")
 def _product(node: Node, inputs: list[Array]) -> Array:
     return _reduce(node, inputs, math.prod)
 
 
+@_RULES("ReduceSum")
 def _sum(node: Node, inputs: list[Array]) -> Array:
     return _reduce(node, inputs, sum)
 
@@ -209,49 +225,32 @@ def _reduce(node: Node, inputs: list[Array], function: Callable[[Any], Any]) -> 
     return array
 
 
+@_RULES("Floor", "Ceil")
 def _round(_node: Node, inputs: list[Array]) -> Array:
     if any(isinstance(number, float) and not number.is_integer() for number in inputs[0].ravel().tolist()):
         raise TypeError("a fraction next to symbolic dimensions")
     return inputs[0]
 
 
-_RULES: dict[str, _Rule] = {
-    "Identity": lambda _node, inputs: inputs[0],
-    "Add": _arithmetic(lambda a, b: a + b),
-    "Sub": _arithmetic(lambda a, b: a - b),
-    "Mul": _arithmetic(_multiply),
-    "Div": _arithmetic(_divide),
-    "Mod": _arithmetic(lambda a, b: a - _divide(a, b) * b),
-    "Neg": lambda _node, inputs: _array(-inputs[0]),
-    "Max": _arithmetic(lambda a, b: largest([a, b])),
-    "Min": _arithmetic(lambda a, b: smallest([a, b])),
-    "Equal": _arithmetic(lambda a, b: a == b),
-    "Less": _arithmetic(lambda a, b: a < b),
-    "LessOrEqual": _arithmetic(lambda a, b: a <= b),
-    "Greater": _arithmetic(lambda a, b: a > b),
-    "GreaterOrEqual": _arithmetic(lambda a, b: a >= b),
-    "And": _arithmetic(lambda a, b: a and b),
-    "Or": _arithmetic(lambda a, b: a or b),
-    "Not": lambda _node, inputs: _array(np.frompyfunc(lambda a: not a, 1, 1)(inputs[0])),
-    "Where": _where,
-    "Gather": _gather,
-    "Slice": _slice,
-    "Unsqueeze": _unsqueeze,
-    "Squeeze": _squeeze,
-    "Reshape": _reshape,
-    "Transpose": lambda node, inputs: np.transpose(inputs[0], node.integers("perm") or None),
-    "Concat": lambda node, inputs: np.concatenate(inputs, axis=node.integer("axis")),
-    "ConstantOfShape": _fill,
-    "Expand": _expand,
-    "Range": _range,
-    "Cast": _cast,
-    "ReduceProd": _product,
-    "ReduceSum": _sum,
-    "Floor": _round,
-    "Ceil": _round,
-}
-
-
+_RULES("Identity")(lambda _node, inputs: inputs[0])
+_RULES("Add")(_arithmetic(lambda a, b: a + b))
+_RULES("Sub")(_arithmetic(lambda a, b: a - b))
+_RULES("Mul")(_arithmetic(_multiply))
+_RULES("Div")(_arithmetic(_divide))
+_RULES("Mod")(_arithmetic(lambda a, b: a - _divide(a, b) * b))
+_RULES("Neg")(lambda _node, inputs: _array(-inputs[0]))
+_RULES("Max")(_arithmetic(lambda a, b: largest([a, b])))
+_RULES("Min")(_arithmetic(lambda a, b: smallest([a, b])))
+_RULES("Equal")(_arithmetic(lambda a, b: a == b))
+_RULES("Less")(_arithmetic(lambda a, b: a < b))
+_RULES("LessOrEqual")(_arithmetic(lambda a, b: a <= b))
+_RULES("Greater")(_arithmetic(lambda a, b: a > b))
+_RULES("GreaterOrEqual")(_arithmetic(lambda a, b: a >= b))
+_RULES("And")(_arithmetic(lambda a, b: a and b))
+_RULES("Or")(_arithmetic(lambda a, b: a or b))
+_RULES("Not")(lambda _node, inputs: _array(np.frompyfunc(lambda a: not a, 1, 1)(inputs[0])))
+_RULES("Transpose")(lambda node, inputs: np.transpose(inputs[0], node.integers("perm") or None))
+_RULES("Concat")(lambda node, inputs: np.concatenate(inputs, axis=node.integer("axis")))
 _FLOAT_RULES: dict[str, _Rule] = {"Div": _arithmetic(_divide_exactly)}
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from sizeup.formats.onnx.blocks import Node
-from sizeup.formats.onnx.shape_rules.context import InferenceContext, shapes
+from sizeup.formats.onnx.shape_rules.context import RULES, InferenceContext
+from sizeup.ops import names_of
 from sizeup.symbolic import Expression, NoClosedForm, SymbolicShape, quotient, smallest
 
 _MAX_DENOMINATOR = 2**10  # of an exact scale; larger ones are rounded decimals
@@ -34,7 +35,7 @@ def _is_same(node: Node) -> bool:
     return node.text("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
 
 
-@shapes("Conv ConvInteger QLinearConv")
+@RULES("Conv", "ConvInteger", "QLinearConv")
 def _conv(context: InferenceContext) -> list[SymbolicShape]:
     node, data = context.node, context.shape()
     weight = context.shape(3 if node.op == "QLinearConv" else 1)
@@ -58,7 +59,7 @@ def _conv(context: InferenceContext) -> list[SymbolicShape]:
     return [(data[0], weight[0], *sizes)]
 
 
-@shapes("MaxPool AveragePool LpPool com.microsoft::QLinearAveragePool com.microsoft::NhwcMaxPool")
+@RULES(*names_of("onnx", "pool"), "com.microsoft::NhwcMaxPool")
 def _pool(context: InferenceContext) -> list[SymbolicShape]:
     node, data = context.node, context.shape()
     kernel = node.integers("kernel_shape")
@@ -108,7 +109,7 @@ def _window_count(size: Any, before: Any, after: Any, extent: int, stride: int, 
     return count - 1 if round_up and (count - 1) * stride >= size + before else count
 
 
-@shapes("MaxUnpool")
+@RULES("MaxUnpool")
 def _unpool(context: InferenceContext) -> list[SymbolicShape]:
     if context.has_input(2):
         return [tuple(context.numbers(2))]
@@ -122,7 +123,7 @@ def _unpool(context: InferenceContext) -> list[SymbolicShape]:
     return [(*data[:2], *sizes)]
 
 
-@shapes("GlobalAveragePool GlobalMaxPool GlobalLpPool com.microsoft::QLinearGlobalAveragePool")
+@RULES(*names_of("onnx", "global_pool"))
 def _global_pool(context: InferenceContext) -> list[SymbolicShape]:
     data = context.shape()
     pooled = (1,) * (len(data) - 2)
@@ -131,7 +132,7 @@ def _global_pool(context: InferenceContext) -> list[SymbolicShape]:
     return [(*data[:2], *pooled)]
 
 
-@shapes("ConvTranspose")
+@RULES("ConvTranspose")
 def _conv_transpose(context: InferenceContext) -> list[SymbolicShape]:
     node, data, weight = context.node, context.shape(), context.shape(1)
     kernel = node.integers("kernel_shape") or weight[2:]
@@ -149,7 +150,7 @@ def _conv_transpose(context: InferenceContext) -> list[SymbolicShape]:
     return [(data[0], weight[1] * node.integer("group", 1), *sizes)]
 
 
-@shapes("Resize Upsample")
+@RULES("Resize", "Upsample")
 def _resize(context: InferenceContext) -> list[SymbolicShape]:
     node, output = context.node, list(context.shape())
     axes = list(node.integers("axes")) or list(range(len(output)))
