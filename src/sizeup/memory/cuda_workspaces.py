@@ -8,17 +8,18 @@ cuBLAS is part of `cuda_usage`, because it stays allocated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from sizeup.dtypes import DType
 from sizeup.graph import Graph, Op, RecordedRun
 from sizeup.memory.torch_workspaces import (
     KERNELS,
+    Kernel,
     KernelCall,
     as_image_convolution,
     attention_is_unmodeled,
     attention_layer,
     attention_layer_is_unmodeled,
+    has_unmodeled_inputs,
     is_never_modeled,
     kernel_call,
     max_pool_indices,
@@ -42,15 +43,13 @@ def _workspace(graph: Graph, op: Op, run: RecordedRun, precision: DType | None) 
     if kernel is None or _is_unmodeled(graph, op, run):
         return 0
     call = kernel_call(graph, op, run, precision)
-    return 0 if call is None else math.ceil(kernel(call))
+    return 0 if call is None or kernel.size is None else math.ceil(kernel.size(call))
 
 
 def _is_unmodeled(graph: Graph, op: Op, run: RecordedRun) -> bool:
     if is_never_modeled(op):
         return True
-    is_unmodeled = _UNMODELED_CASES.get(op.source)
-    call = kernel_call(graph, op, run) if is_unmodeled else None
-    return is_unmodeled is not None and call is not None and is_unmodeled(call)
+    return op.source in _KERNELS and has_unmodeled_inputs(_KERNELS[op.source], graph, op, run)
 
 
 def _convolution(call: KernelCall) -> float:
@@ -88,18 +87,13 @@ def _rows(call: KernelCall) -> int:
     return math.prod(call.result) // max(normalized, 1)  # an empty tensor has 0
 
 
-_KERNELS: dict[str, Callable[[KernelCall], float]] = {
-    **{source: _convolution for source in KERNELS if "conv" in source},
-    "aten.max_pool2d": max_pool_indices,
-    "aten.max_pool3d": max_pool_indices,
-    "aten.rms_norm": _rms_norm,
-    "aten.layer_norm": _layer_norm,
-    "aten.scaled_dot_product_attention": _attention,
-    "aten._native_multi_head_attention": attention_layer,
-}
-
-# Ops with a formula that is not valid for some inputs.
-_UNMODELED_CASES: dict[str, Callable[[KernelCall], bool]] = {
-    "aten.scaled_dot_product_attention": attention_is_unmodeled,
-    "aten._native_multi_head_attention": attention_layer_is_unmodeled,
+_IMAGES, _POOL = Kernel(_convolution), Kernel(max_pool_indices)
+_KERNELS: dict[str, Kernel] = {
+    **{source: _IMAGES for source in KERNELS if source.startswith("aten.") and "conv" in source},
+    "aten.max_pool2d": _POOL,
+    "aten.max_pool3d": _POOL,
+    "aten.rms_norm": Kernel(_rms_norm),
+    "aten.layer_norm": Kernel(_layer_norm),
+    "aten.scaled_dot_product_attention": Kernel(_attention, attention_is_unmodeled),
+    "aten._native_multi_head_attention": Kernel(attention_layer, attention_layer_is_unmodeled),
 }

@@ -53,14 +53,13 @@ def _is_cpu(run: RecordedRun) -> bool:
 
 
 def _workspace(graph: Graph, op: Op, run: RecordedRun, precision: DType | None) -> int:
-    kernel = KERNELS.get(op.source)
-    call = None if kernel is None else kernel_call(graph, op, run, precision)
-    if kernel is None or call is None or graph.tensors[op.outputs[0]].dtype.name != "float32":
+    kernel = KERNELS.get(op.source, _UNMODELED)
+    call = None if kernel.size is None else kernel_call(graph, op, run, precision)
+    if kernel.size is None or call is None or graph.tensors[op.outputs[0]].dtype.name != "float32":
         return 0  # other dtypes have other kernels
-    is_unmodeled = _UNMODELED_CASES.get(op.source)
-    if is_unmodeled is not None and is_unmodeled(call):
+    if kernel.is_unmodeled is not None and kernel.is_unmodeled(call):
         return 0  # workspace not known: the peak is then a lower bound
-    return math.ceil(kernel(call))
+    return math.ceil(kernel.size(call))
 
 
 def kernel_call(graph: Graph, op: Op, run: RecordedRun, precision: DType | None = None) -> KernelCall | None:
@@ -78,7 +77,7 @@ def kernel_call(graph: Graph, op: Op, run: RecordedRun, precision: DType | None 
 
 def is_never_modeled(op: Op) -> bool:
     """Whether the workspace of an op is unknown on every device."""
-    if op.bodies or op.kind in UNMODELED or op.source in UNMODELED:
+    if op.bodies or _UNMODELED in (KERNELS.get(op.kind), KERNELS.get(op.source)):
         return True
     # A third-party kernel, or one without a cost rule.
     return bool(op.source) and (
@@ -94,13 +93,16 @@ def _is_unmodeled(graph: Graph, op: Op, run: RecordedRun) -> bool:
     result = graph.tensors[op.outputs[0]].dtype.name if op.outputs else ""
     if result in ("float16", "bfloat16") and op.kind == "matmul":
         return True
-    if op.source not in KERNELS or op.source in _ANY_TYPE:
+    kernel = KERNELS.get(op.source)
+    if kernel is None or kernel.takes_any_type:
         return False
-    if result != "float32":
-        return True
-    is_unmodeled = _UNMODELED_CASES.get(op.source)
-    call = kernel_call(graph, op, run) if is_unmodeled else None
-    return is_unmodeled is not None and call is not None and is_unmodeled(call)
+    return result != "float32" or has_unmodeled_inputs(kernel, graph, op, run)
+
+
+def has_unmodeled_inputs(kernel: Kernel, graph: Graph, op: Op, run: RecordedRun) -> bool:
+    """Whether the formula of a kernel is not valid for the inputs of an op."""
+    call = kernel_call(graph, op, run) if kernel.is_unmodeled else None
+    return kernel.is_unmodeled is not None and call is not None and kernel.is_unmodeled(call)
 
 
 class Convolution(NamedTuple):
@@ -304,40 +306,54 @@ def _layer_norm(call: KernelCall) -> float:
     return math.prod(call.result) * call.width if call.layout(0) else 0
 
 
-KERNELS: dict[str, Callable[[KernelCall], float]] = {
-    "aten.conv1d": _convolution,
-    "aten.conv2d": _convolution,
-    "aten.conv3d": _convolution,
-    "aten.convolution": _convolution,
-    "aten._convolution": _convolution,
-    "aten.conv_transpose1d": _convolution,
-    "aten.conv_transpose2d": _convolution,
-    "aten.conv_transpose3d": _convolution,
-    "aten.max_pool2d": max_pool_indices,
-    "aten.max_pool3d": max_pool_indices,
-    "aten.rms_norm": _rms_norm,
-    "aten.layer_norm": _layer_norm,
-    "aten.scaled_dot_product_attention": _attention,
-    "aten._native_multi_head_attention": attention_layer,
-}
-_ANY_TYPE = ("aten.max_pool2d", "aten.max_pool3d", "aten.layer_norm")  # other dtypes need little more
-
 _FEW_THREADS = 2  # with more, oneDNN needs more per thread for transposed convolutions than modeled
 
-# Ops, by op kind or torch name, whose workspace is never modeled.
-UNMODELED = frozenset(
-    {
-        *("lstm", "gru", "rnn", "embedding_bag", "bilinear", "distance", "deform_conv"),
-        "aten._transformer_encoder_layer_fwd",
-        *("aten.roll", "aten.im2col", "aten.col2im"),
-        *("aten.argsort", "aten.msort", "aten.median", "aten.nanmedian", "aten.kthvalue", "aten.mode"),
-        *("aten.logsumexp", "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"),
-    }
-)
 
-# Ops with a formula that is not valid for some inputs.
-_UNMODELED_CASES: dict[str, Callable[[KernelCall], bool]] = {
-    **{name: _convolution_is_unmodeled for name, kernel in KERNELS.items() if kernel is _convolution},
-    "aten.scaled_dot_product_attention": attention_is_unmodeled,
-    "aten._native_multi_head_attention": attention_layer_is_unmodeled,
+class Kernel(NamedTuple):
+    """The workspace of an operator's kernel."""
+
+    size: Callable[[KernelCall], float] | None = None  # its bytes; None if they are never modeled
+    is_unmodeled: Callable[[KernelCall], bool] | None = None  # inputs for which the formula is not valid
+    takes_any_type: bool = False  # dtypes other than float32 need little more
+
+
+_UNMODELED = Kernel()
+_IMAGES = Kernel(_convolution, _convolution_is_unmodeled)
+_POOL = Kernel(max_pool_indices, takes_any_type=True)
+# By torch name, or by op kind.
+KERNELS: dict[str, Kernel] = {
+    "aten.conv1d": _IMAGES,
+    "aten.conv2d": _IMAGES,
+    "aten.conv3d": _IMAGES,
+    "aten.convolution": _IMAGES,
+    "aten._convolution": _IMAGES,
+    "aten.conv_transpose1d": _IMAGES,
+    "aten.conv_transpose2d": _IMAGES,
+    "aten.conv_transpose3d": _IMAGES,
+    "aten.max_pool2d": _POOL,
+    "aten.max_pool3d": _POOL,
+    "aten.rms_norm": Kernel(_rms_norm),
+    "aten.layer_norm": Kernel(_layer_norm, takes_any_type=True),
+    "aten.scaled_dot_product_attention": Kernel(_attention, attention_is_unmodeled),
+    "aten._native_multi_head_attention": Kernel(attention_layer, attention_layer_is_unmodeled),
+    "aten._transformer_encoder_layer_fwd": _UNMODELED,
+    "lstm": _UNMODELED,
+    "gru": _UNMODELED,
+    "rnn": _UNMODELED,
+    "embedding_bag": _UNMODELED,
+    "bilinear": _UNMODELED,
+    "distance": _UNMODELED,
+    "deform_conv": _UNMODELED,
+    "aten.roll": _UNMODELED,
+    "aten.im2col": _UNMODELED,
+    "aten.col2im": _UNMODELED,
+    "aten.argsort": _UNMODELED,
+    "aten.msort": _UNMODELED,
+    "aten.median": _UNMODELED,
+    "aten.nanmedian": _UNMODELED,
+    "aten.kthvalue": _UNMODELED,
+    "aten.mode": _UNMODELED,
+    "aten.logsumexp": _UNMODELED,
+    "aten._upsample_bilinear2d_aa": _UNMODELED,
+    "aten._upsample_bicubic2d_aa": _UNMODELED,
 }

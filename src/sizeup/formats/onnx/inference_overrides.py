@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 from onnx import TensorProto
 
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.control_flow import Frame
 from sizeup.formats.onnx.shape_rules import InferenceContext, rule_of, shapes_of
 from sizeup.ops import names_of
+from sizeup.ops.handlers import Handlers
 from sizeup.symbolic import NoClosedForm, SymbolicShape
 
 _Condition: TypeAlias = Callable[[Node, Frame], bool]

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from onnx import GraphProto, ModelProto, NodeProto
 
 from sizeup.errors import CorruptModel
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.read import CONTROL, graphs_of
 from sizeup.ops import names_of
+from sizeup.ops.handlers import Handlers
 from sizeup.ops.matmul import is_equation
 
 _MAX_OUTPUTS = 1 << 20

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.tflite.node import Node, integers
 from sizeup.formats.tflite.output_shapes import inferred_shape
 from sizeup.graph import ABSENT, Shape, Tensor
+from sizeup.ops.handlers import Handlers
 
 _Values: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

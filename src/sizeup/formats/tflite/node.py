@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sizeup.errors import CorruptModel
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.tflite.constants import Constants
 from sizeup.formats.tflite.schema import FileLimits, options
 from sizeup.graph import ABSENT, Body, Graph, Shape, Tensor
+from sizeup.ops.handlers import Handlers
 
 
 class Context(ABC):

@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.tflite.node import Node
 from sizeup.formats.tflite.operators import operator_of
 from sizeup.formats.tflite.schema import numbers
 from sizeup.graph import ABSENT, Shape
 from sizeup.ops import cost_rule_of
+from sizeup.ops.handlers import Handlers
 
 # The shape of the only output, of each output, or the elements of all outputs; None if it is not known.
 _Inference: TypeAlias = Callable[[Node, Shape], "Shape | list[Shape] | int | None"]

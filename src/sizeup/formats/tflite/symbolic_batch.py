@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sizeup.errors import LoadError
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.tflite.operators import operator_of
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor
 from sizeup.ops import cost_rule_of
+from sizeup.ops.handlers import Handlers
 from sizeup.symbolic import (
     Assumptions,
     Expression,

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from sizeup.formats.torch.shape_env import to_expressions
 from sizeup.graph import Body
+from sizeup.ops.handlers import Handlers
 
 Outcome = tuple[Any, tuple[Body, ...], list[torch.Tensor]]  # result, bodies, input tensors
 
@@ -27,6 +28,10 @@ class BodyRecorder(Protocol):
         """Run a function; return its result and its graph."""
 
 
+CONTROL = Handlers[Callable[[BodyRecorder, tuple[Any, ...]], Outcome]]()
+
+
+@CONTROL("higher_order.cond")
 def _cond(recorder: BodyRecorder, args: tuple[Any, ...]) -> Outcome:
     predicate, when_true, when_false, operands = args[:4]
     true_result, true_body = recorder.record_body("true", when_true, operands)
@@ -59,6 +64,7 @@ def _merge_branches(recorder: BodyRecorder, true_result: Any, false_result: Any)
     return pytree.tree_unflatten(leaves, tree)
 
 
+@CONTROL("higher_order.while_loop")
 def _while_loop(recorder: BodyRecorder, args: tuple[Any, ...]) -> Outcome:
     condition, step, carried = args[:3]
     operands = (*carried, *(args[3] if len(args) > 3 else ()))
@@ -67,6 +73,7 @@ def _while_loop(recorder: BodyRecorder, args: tuple[Any, ...]) -> Outcome:
     return tuple(result), (test, body), list(operands)
 
 
+@CONTROL("higher_order.scan")
 def _scan(recorder: BodyRecorder, args: tuple[Any, ...]) -> Outcome:
     combine, initial, sequences = args[:3]
     extra = tuple(args[3]) if len(args) > 3 else ()
@@ -78,6 +85,7 @@ def _scan(recorder: BodyRecorder, args: tuple[Any, ...]) -> Outcome:
     return [*carried, *stacked], (body,), [*initial, *sequences, *extra]
 
 
+@CONTROL("higher_order.map_impl")
 def _map(recorder: BodyRecorder, args: tuple[Any, ...]) -> Outcome:
     function, sequences = args[:2]
     extra = tuple(args[2]) if len(args) > 2 else ()
@@ -88,14 +96,6 @@ def _map(recorder: BodyRecorder, args: tuple[Any, ...]) -> Outcome:
     flat, tree = pytree.tree_flatten(result)
     stacked = [tensor.new_empty((steps, *tensor.shape)) for tensor in flat]
     return pytree.tree_unflatten(stacked, tree), (body,), [*sequences, *extra]
-
-
-CONTROL: dict[str, Callable[[BodyRecorder, tuple[Any, ...]], Outcome]] = {
-    "higher_order.cond": _cond,
-    "higher_order.while_loop": _while_loop,
-    "higher_order.scan": _scan,
-    "higher_order.map_impl": _map,
-}
 
 
 # Operators that only change how a function runs: index of the function, and of its first argument.

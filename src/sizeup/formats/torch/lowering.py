@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from sizeup.formats.torch.attention_lowering import attention_sizes
 from sizeup.formats.torch.inputs import values_of
+from sizeup.ops.handlers import Handlers
 from sizeup.ops.matmul import letters
 
 Arguments: TypeAlias = dict[str, Any]
@@ -26,8 +27,11 @@ class Lowering(NamedTuple):
 
 # (operator name without namespace, arguments by name)
 LoweringRule: TypeAlias = Callable[[str, Arguments], Lowering]
+LOWERING_RULES = Handlers[LoweringRule]()
+"""The lowering of each op kind that needs one."""
 
 
+@LOWERING_RULES("conv")
 def _conv(name: str, args: Arguments) -> Lowering:
     weight = args["weight"]
     attrs = {"groups": args.get("groups", 1), "kernel": tuple(weight.shape[2:])}
@@ -38,10 +42,12 @@ def _conv(name: str, args: Arguments) -> Lowering:
     return Lowering({**attrs, "out_channels": weight.shape[0]})
 
 
+@LOWERING_RULES("conv_transpose")
 def _conv_transpose(name: str, args: Arguments) -> Lowering:
     return _conv(name, {**args, "transposed": True})
 
 
+@LOWERING_RULES("deform_conv")
 def _deform_conv(name: str, args: Arguments) -> Lowering:
     inputs = [args["input"], args["weight"], args["bias"], args["offset"], args["mask"]]
     return Lowering({"out_channels": args["weight"].shape[0]}, inputs)
@@ -61,6 +67,7 @@ _ADDED = {
 }
 
 
+@LOWERING_RULES("matmul", "sparse_matmul")
 def _matmul(name: str, args: Arguments) -> Lowering:
     operands = _ADDED.get(name)
     inputs = [args[operand] for operand in operands] if operands else None
@@ -102,6 +109,7 @@ def _sparse_matmul(
     return Lowering({"stored": elements.numel(), "columns": columns}, inputs, "sparse_matmul")
 
 
+@LOWERING_RULES("grouped_matmul")
 def _grouped_matmul(name: str, args: Arguments) -> Lowering:
     left, right = list(args.values())[:2]
     if (left.dim(), right.dim()) != (2, 3):
@@ -111,6 +119,7 @@ def _grouped_matmul(name: str, args: Arguments) -> Lowering:
     return Lowering({"matrices_read": matrices})
 
 
+@LOWERING_RULES("einsum")
 def _einsum(name: str, args: Arguments) -> Lowering:
     ranks = [len(tensor.shape) for tensor in args["tensors"]]
     terms, result = letters(args["equation"], ranks)
@@ -119,6 +128,7 @@ def _einsum(name: str, args: Arguments) -> Lowering:
     return Lowering({"terms": terms, "result": result})
 
 
+@LOWERING_RULES("lstm", "gru", "rnn")
 def _recurrent(name: str, args: Arguments) -> Lowering:
     gates = {"lstm": 4, "gru": 3}.get(name.removesuffix("_cell"), 1)
     if name.endswith("_cell"):
@@ -146,6 +156,7 @@ def _recurrent(name: str, args: Arguments) -> Lowering:
     return Lowering({"rows": rows, "matrices": matrices, "units": units}, [*before, *parameters])
 
 
+@LOWERING_RULES("pool")
 def _pool(name: str, args: Arguments) -> Lowering:
     kernel = args["kernel_size"]
     spatial = next(int(character) for character in name if character.isdigit())
@@ -158,21 +169,25 @@ def _pool(name: str, args: Arguments) -> Lowering:
 _TAPS = {"nearest": 1, "linear1d": 2, "bilinear": 4, "trilinear": 8, "bicubic": 16}
 
 
+@LOWERING_RULES("resize")
 def _resize(name: str, args: Arguments) -> Lowering:
     return Lowering({"taps": next(taps for part, taps in _TAPS.items() if part in name)})
 
 
+@LOWERING_RULES("grid_sample")
 def _grid_sample(name: str, args: Arguments) -> Lowering:
     mode = args.get("interpolation_mode", 0)  # 0 bilinear, 1 nearest, 2 bicubic
     spatial = len(args["input"].shape) - 2
     return Lowering({"taps": {0: 2**spatial, 1: 1}.get(mode, 4**spatial)})
 
 
+@LOWERING_RULES("attention")
 def _attention(name: str, args: Arguments) -> Lowering:
     inputs = [args["query"], args["key"], args["value"], args.get("attn_mask", args.get("attn_bias"))]
     return Lowering(attention_sizes(name, args), inputs)
 
 
+@LOWERING_RULES("attention_layer")
 def _attention_layer(name: str, args: Arguments) -> Lowering:
     data = args["query"] if "query" in args else args["src"]
     matrices = [args[key] for key in ("qkv_weight", "proj_weight")]
@@ -193,6 +208,7 @@ def _attention_layer(name: str, args: Arguments) -> Lowering:
     return Lowering(attrs, [data, *matrices, *biases, *rest])
 
 
+@LOWERING_RULES("batch_norm")
 def _batch_norm(name: str, args: Arguments) -> Lowering:
     is_training = args.get("training") or name == "_batch_norm_with_update"
     return Lowering({}, kind="batch_norm_training" if is_training else None)
@@ -202,16 +218,19 @@ def _sides(matrix: torch.Tensor) -> dict[str, Any]:
     return {"shorter": min(matrix.shape[-2:]), "longer": max(matrix.shape[-2:])}
 
 
+@LOWERING_RULES("triangular_solve")
 def _triangular_solve(name: str, args: Arguments) -> Lowering:
     is_old = name == "triangular_solve"
     inputs = [args["A"], args["self"]] if is_old else [args["self"], args["B"]]
     return Lowering({"unit_diagonal": bool(args.get("unitriangular"))}, inputs)
 
 
+@LOWERING_RULES("lu", "pseudo_inverse")
 def _lu(name: str, args: Arguments) -> Lowering:
     return Lowering(_sides(_tensors(args)[0]))
 
 
+@LOWERING_RULES("lu_solve", "cholesky_solve")
 def _factor_first(name: str, args: Arguments) -> Lowering:
     """Solvers of a factored matrix, which older operators take after the right-hand side."""
     if name == "linalg_lu_solve":
@@ -219,6 +238,7 @@ def _factor_first(name: str, args: Arguments) -> Lowering:
     return Lowering({}, [*_tensors(args)[1:2], args["self"], *_tensors(args)[2:]])
 
 
+@LOWERING_RULES("qr")
 def _qr(name: str, args: Arguments) -> Lowering:
     matrix = _tensors(args)[0]
     rows, columns = matrix.shape[-2:]
@@ -226,44 +246,17 @@ def _qr(name: str, args: Arguments) -> Lowering:
     return Lowering({**_sides(matrix), "is_wide": bool(rows < columns), "forms_q": forms_q})
 
 
+@LOWERING_RULES("symmetric_eigen", "eigen")
 def _vectors(name: str, args: Arguments) -> Lowering:
     return Lowering(
         {"vectors": name == "linalg_eig" or (name == "_linalg_eigh" and args.get("compute_v", True))}
     )
 
 
+@LOWERING_RULES("svd")
 def _svd(name: str, args: Arguments) -> Lowering:
     vectors, is_full = (
         name == "_linalg_svd" and args.get("compute_uv", True),
         args.get("full_matrices", False),
     )
     return Lowering({**_sides(_tensors(args)[0]), "vectors": vectors, "is_full": is_full})
-
-
-LOWERING_RULES: dict[str, LoweringRule] = {
-    "conv": _conv,
-    "conv_transpose": _conv_transpose,
-    "deform_conv": _deform_conv,
-    "matmul": _matmul,
-    "sparse_matmul": _matmul,
-    "grouped_matmul": _grouped_matmul,
-    "einsum": _einsum,
-    "triangular_solve": _triangular_solve,
-    "lu": _lu,
-    "lu_solve": _factor_first,
-    "cholesky_solve": _factor_first,
-    "qr": _qr,
-    "symmetric_eigen": _vectors,
-    "eigen": _vectors,
-    "svd": _svd,
-    "pseudo_inverse": _lu,
-    "attention": _attention,
-    "attention_layer": _attention_layer,
-    "batch_norm": _batch_norm,
-    "lstm": _recurrent,
-    "gru": _recurrent,
-    "rnn": _recurrent,
-    "pool": _pool,
-    "resize": _resize,
-    "grid_sample": _grid_sample,
-}

@@ -14,6 +14,7 @@ from sizeup.formats.torch.lowering import LOWERING_RULES
 from sizeup.formats.torch.quantized_lowering import QUANTIZED_LOWERING_RULES
 from sizeup.formats.torch.shape_env import to_expressions
 from sizeup.ops import cost_rule_of, op_kind_of, table_version
+from sizeup.ops.handlers import Handlers
 
 _PLAIN_DROPOUT = frozenset(("aten.dropout", "aten.dropout_"))
 _DROPOUT = frozenset(
@@ -187,12 +188,19 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return shape
 
 
+# Cheaper or more general than torch's own: recurrent layers run step by step on fake tensors, grouped matmuls
+# require a dtype that only some devices need, and inactive dropout copies fake tensors instead of aliasing.
+META_KERNELS = Handlers[Callable[..., Any]]()
+
+
+@META_KERNELS("aten.gru", "aten.rnn_tanh", "aten.rnn_relu")
 def _recurrent_result(sequence: torch.Tensor, state: torch.Tensor, *settings: Any) -> list[torch.Tensor]:
     is_bidirectional = settings[5]  # after parameters, biases, layers, dropout, training
     width = state.shape[-1] * (1 + is_bidirectional)
     return [sequence.new_empty((*sequence.shape[:-1], width)), torch.empty_like(state)]
 
 
+@META_KERNELS("aten._grouped_mm")
 def _grouped_result(
     left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor | None = None, *_: Any
 ) -> torch.Tensor:
@@ -203,20 +211,10 @@ def _grouped_result(
     return left.new_empty(sides[1:] if (left.dim(), right.dim()) == (3, 2) else sides)
 
 
+@META_KERNELS("aten.dropout")
 def _dropout_result(data: torch.Tensor, share: float, training: bool) -> torch.Tensor:
     """Result of inactive dropout; active dropout is decomposed."""
     return torch.ops.aten.alias.default(data)  # type: ignore[no-any-return]
-
-
-# Cheaper or more general than torch's own: recurrent layers run step by step on fake tensors, grouped matmuls
-# require a dtype that only some devices need, and inactive dropout copies fake tensors instead of aliasing.
-META_KERNELS: dict[str, Callable[..., Any]] = {
-    "aten.gru": _recurrent_result,
-    "aten.rnn_tanh": _recurrent_result,
-    "aten.rnn_relu": _recurrent_result,
-    "aten._grouped_mm": _grouped_result,
-    "aten.dropout": _dropout_result,
-}
 
 
 def _packed_attention_zeros(query: torch.Tensor, *_: Any) -> tuple[torch.Tensor, ...]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.onnx.shape_rules.values import numbers
 from sizeup.ops import cost_rule_of, op_kind_of, table_version
+from sizeup.ops.handlers import Handlers
 from sizeup.ops.traits import Trait
 from sizeup.symbolic import Expression, NoClosedForm, SymbolicShape, broadcast
 

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import TensorProto
 
-from sizeup.formats.handlers import Handlers
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
 from sizeup.graph import Shape
+from sizeup.ops.handlers import Handlers
 from sizeup.symbolic import Expression, NoClosedForm, Number, largest, quotient, smallest
 
 Values: TypeAlias = "Sequence[Array | None]"

@@ -1,4 +1,4 @@
-"""Functions that handle operators of a format, registered next to their definition."""
+"""Functions that handle operators or op kinds, registered next to their definition."""
 
 from __future__ import annotations
 
