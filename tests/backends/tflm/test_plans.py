@@ -16,8 +16,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from formats.tflite.factory import File, Subgraph, options, quantized
 from micro_interpreter import Measured, measure
-from sizeup.backends.overview import overview, tflm_arena
+from sizeup.backends.overview import overview
 from sizeup.backends.tflm import MicroArena, arena
+from sizeup.backends.tflm.file_arena import tflm_arena
 from sizeup.dtypes import precision
 from sizeup.errors import Incomplete, InvalidPlan
 
