@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from formats.tflite.factory import File, Subgraph, options, quantized
+from ops.rows import ROWS
+from sizeup.backends.tflm.kernels import KERNELS
+from sizeup.ops import op_kind_of
 
 WIDTHS = {"FLOAT32": 4, "INT32": 4, "INT16": 2, "INT8": 1, "INT64": 8, "BOOL": 1, "UINT8": 1}
 """Bytes of an element."""
@@ -433,3 +436,19 @@ CASES = [
     Case("REVERSE_V2", [_float(2, 9), integers(1)], [_float(2, 9)]),
     Case("DYNAMIC_UPDATE_SLICE", [_float(4, 9), _float(1, 9), integers(1, 0)], [_float(4, 9)]),
 ]
+
+
+def _of_op_kind(name: str) -> Case:
+    """The operator on floats of the shapes of its op kind, without options."""
+    row = next(row for row in ROWS if row.kind == op_kind_of("tflite", name))
+    inputs = [None if shape is None else Value(shape) for shape in row.inputs]
+    return Case(name, inputs, [Value(shape) for shape in row.outputs])
+
+
+# Operators without a case above that other models cover, as they need several operators or options.
+ELSEWHERE = {
+    *("IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"),
+    *(name for name, kernel in KERNELS.items() if name.startswith("Signal") and kernel.memory is not None),
+}
+SIZED = {name for name, kernel in KERNELS.items() if kernel.memory is not None and not kernel.needs_npu}
+CASES += [_of_op_kind(name) for name in sorted(SIZED - ELSEWHERE - {case.name for case in CASES})]

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.resources import files
+
 import pytest
 
 pytest.importorskip("ai_edge_litert")
 pytest.importorskip("tflite_micro")
 
 from micro_interpreter import Measured, measure
-from micro_kernels import CASES, Case
+from micro_kernels import CASES, ELSEWHERE, SIZED, Case
 from sizeup.backends.tflm import arena
+from sizeup.backends.tflm.kernel import Kernel
 from sizeup.backends.tflm.kernels import KERNELS
 from sizeup.backends.tflm.layout import PYTHON_PACKAGE
+from sizeup.backends.tflm.lowerings import LOWERINGS
 from sizeup.formats import tflite
+from sizeup.latency.instructions import formulas
+from sizeup.ops import cost_rules, op_kind_of
 
-# Operators that need more than one, or special options: covered by real files and other tests.
-ELSEWHERE = {
-    *("IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"),
-    *(name for name, kernel in KERNELS.items() if name.startswith("Signal") and kernel.memory is not None),
-}
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +41,29 @@ def test_the_kernel_takes_what_the_interpreter_reports(case: Case, measured: dic
 
 
 def test_every_row_of_the_table_is_shown() -> None:
-    sized = {name for name, kernel in KERNELS.items() if kernel.memory is not None and not kernel.needs_npu}
-    assert {case.name for case in CASES} | ELSEWHERE == sized
+    assert {case.name for case in CASES} | ELSEWHERE == SIZED
+    assert not {case.name for case in CASES} & ELSEWHERE
     assert len({case.label for case in CASES}) == len(CASES)
+
+
+def test_every_other_table_is_of_operators_with_a_kernel() -> None:
+    """Code sizes, formulas of instructions, and what converters write."""
+    sizes = tomllib.loads((files("sizeup.checks") / "code_sizes.toml").read_text("utf-8"))
+    named = {name for table in sizes.values() if isinstance(table, dict) for name in table["operators"]}
+    named |= {variant.split()[0] for variants in formulas().values() for variant in variants}
+    for row in LOWERINGS.values():
+        named |= {*row.composed_of, *row.alternatives, *row.sequence, *row.step}
+    assert len(named) > 70
+    assert named <= KERNELS.keys()
+    assert LOWERINGS.keys() <= {rule.kind for rule in cost_rules()}
+
+
+def test_every_kernel_of_a_builtin_operator_is_that_of_an_op_kind() -> None:
+    portable = {name for name, kernel in KERNELS.items() if kernel.is_portable}
+    assert len(portable) > 80
+    assert {name for name in portable if op_kind_of("tflite", name) is None} == set()
+
+
+def test_a_row_without_what_every_kernel_has_is_no_row() -> None:
+    with pytest.raises(TypeError, match="missing 2 required positional arguments: 'memory' and 'rules'"):
+        Kernel("MADE_UP", "1")  # type: ignore[call-arg]
