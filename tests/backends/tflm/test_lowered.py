@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from sizeup.backends.tflm.kernels import KERNELS
 from sizeup.backends.tflm.layout import FIRMWARE, Build
-from sizeup.backends.tflm.lowered import LEAST, Style, lowered
+from sizeup.backends.tflm.lowered import LEAST, Style, lowered, lowered_most
 from sizeup.dtypes import dtype
 from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder
 
@@ -81,3 +82,18 @@ def test_a_layer_is_written_as_it_is_alone(precision: Any, style: Style, build: 
     alone = [row for form in forms for row in written(lowered(network(form), precision, style, build))]
     assert len({row[0] for row in alone}) > 2
     assert list(written(lowered(network(*forms), precision, style, build))) == alone
+
+
+@pytest.mark.parametrize(
+    "kind", ["compare", "div", "remainder", "maximum", "update_slice", "transpose", "mean"]
+)
+def test_operators_are_written_with_the_inputs_that_their_kernels_take(kind: str) -> None:
+    """Also if the op has a number or axes as an attribute, as in PyTorch."""
+    builder = GraphBuilder("one", "torch")
+    x, y = builder.input("x", (1, 8), FLOAT), builder.tensor("y", (1, 8), FLOAT)
+    builder.op(kind, [x], [y])
+    builder.outputs.append(y)
+    for graph in lowered_most(builder.freeze(), None, FIRMWARE):
+        assert graph.ops
+        for op in graph.ops:
+            assert len(op.inputs) >= KERNELS[op.source].fewest_inputs, op.source
