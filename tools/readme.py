@@ -96,8 +96,9 @@ def output_of(command: str, folder: Path, *, is_colored: bool = False) -> str:
         text=True,
         check=False,
     )
-    # `check` exits with 1 or 3 if the model does not fit or the verdict is undetermined.
-    if not done.stdout or done.returncode not in (0, *((1, 3) if command.startswith("check ") else ())):
+    # These exit with 1 or 3 if the model does not fit or the verdict is undetermined.
+    verdicts = (1, 3) if command.startswith(("check ", "llm ")) else ()
+    if not done.stdout or done.returncode not in (0, *verdicts):
         raise SystemExit(f"sizeup {command}: exit code {done.returncode}\n{done.stderr}")
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.strip("\n").splitlines())
 

@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from sizeup.results.report import Report
     from sizeup.rewrite import Optimization
     from sizeup.serving.api.calibrate import calibrate_serving
-    from sizeup.serving.api.diffusion import diffusion
     from sizeup.serving.api.grid import llm_grid
     from sizeup.serving.api.llm import llm
     from sizeup.serving.memory.layouts import Layout
@@ -153,7 +152,6 @@ _MODULES = {
     "compare": "api.compare",
     "count": "api.models",
     "devices": "targets",
-    "diffusion": "serving.api.diffusion",
     "estimate": "api.analyze",
     "explain": "api.analyze",
     "llm": "serving.api.llm",
@@ -241,7 +239,6 @@ __all__ = [
     "compare",
     "count",
     "devices",
-    "diffusion",
     "estimate",
     "explain",
     "llm",

@@ -22,7 +22,6 @@ VERBS = (
     "compare",
     "demo",
     "devices",
-    "diffusion",
     "explain",
     "llm",
     "measure",

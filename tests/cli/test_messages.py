@@ -161,7 +161,7 @@ BAD = (
     ("analyze weights.pt", "save the model with torch.export.save(...)"),
     ("analyze nowhere.onnx", "no such file; give a .tflite, .onnx"),
     ("analyze notes.txt", "unknown model format; give a .tflite, .onnx"),
-    ("analyze config.json", "no graph; sizeup llm and sizeup check read language models; hf:config.json"),
+    ("analyze config.json", "no graph; sizeup llm reads language models; hf:config.json"),
     ("devices stm32f476", "nearest: stm32l476"),
     ("analyze weights.pt --precision int9", "unknown precision 'int9'; known: fp64, fp32"),
     ("calibrate --csv times.csv --device x", "times.csv: no such file"),

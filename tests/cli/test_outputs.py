@@ -156,7 +156,7 @@ def test_no_command_writes_behind_a_link(run: Run, checkout: Path, command: str)
         "check --budget budgets.toml -o baselines.json",
         "check model.tflite --macs 1G -o also.md",
         "llm config.json -d h100/vllm -o config.json",
-        "diffusion hf:config.json -d h100 -o ./config.json",
+        "llm hf:config.json -d h100 -o ./config.json",
         "precision model.tflite --losses config.json --weights 1MiB -o config.json",
         "analyze model.tflite --precision config.json -o config.json",
         "tradeoff model.tflite --accuracy table.csv -o table.csv",

@@ -18,7 +18,6 @@ from fuzzing.texts import Settings, toml
 from fuzzing.values import INTEGERS, changed_bytes, integer
 from published_configs import BENCHMARK, DIFFUSION
 from serving.times.test_bench_files import TRTLLM
-from sizeup.serving.api.diffusion import diffusion
 from sizeup.serving.api.llm import llm
 from sizeup.serving.memory.layout_costs import evaluate
 from sizeup.serving.memory.layouts import enumerate_layouts
@@ -314,7 +313,7 @@ def configuration(path: Path) -> Any:
 
 def diffusion_model(path: Path) -> Any:
     """Weights, MACs and times of a diffusion transformer."""
-    return diffusion(path, target="h100").to_dict()
+    return llm(path, target="h100", steps=28).to_dict()
 
 
 def quantization(path: Path) -> Any:

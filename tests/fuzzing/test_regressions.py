@@ -138,7 +138,6 @@ def test_a_pattern_or_a_store_whose_name_is_too_long_is_refused(tmp_path: Path, 
 @pytest.mark.parametrize("suffix", ["", ".onnx", ".tflite", ".json", "/config.json", ":factory"])
 def test_a_name_that_is_too_long_is_no_model(tmp_path: Path, suffix: str) -> None:
     """A name of a file of budgets, of a table or of a sweep: not one that the user typed."""
-    from sizeup.serving.api.diffusion import diffusion
     from sizeup.serving.api.llm import llm
 
     source, name = tmp_path / "net.onnx", f"{'9' * 400}{suffix}"
@@ -146,7 +145,7 @@ def test_a_name_that_is_too_long_is_no_model(tmp_path: Path, suffix: str) -> Non
     actions: Sequence[Callable[[], object]] = (
         lambda: sizeup.analyze(name),
         lambda: llm(name, target="h100"),
-        lambda: diffusion(name, target="h100"),
+        lambda: llm(name, target="h100", steps=28),
         lambda: sizeup.optimize(source, name),
     )
     for act in actions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from sizeup.api.npu import unchanged_file
 from sizeup.errors import SizeupError
 from sizeup.files import is_file
 from sizeup.formats import Inputs
+from sizeup.formats.names import is_language_model
 from sizeup.results.report import Report
 from sizeup.targets.cluster_names import is_cluster
 
@@ -63,14 +64,6 @@ def check(
     remedies: bool = True,
     time_limit: float = SECONDS,
     run: bool | None = None,
-    input_tokens: int | None = None,
-    output_tokens: int | None = None,
-    concurrency: int | None = None,
-    weights: str | None = None,
-    kv: str | None = None,
-    layout: str | None = None,
-    ttft: float | str | None = None,
-    tpot: float | str | None = None,
 ) -> Check:
     """Check whether a model fits the RAM and flash of a target and all given limits.
 
@@ -87,24 +80,9 @@ def check(
     `source` may be a report of `analyze`: nothing is loaded again, its precision and target apply unless
     others are given, and remedies that need the model (a smaller input, a rewritten file) are left out.
 
-    A language model is checked if the target is a cluster such as 8xh100/vllm, or one of the last eight
-    arguments is given: `source` is then a config.json, its folder or a .gguf file, as for `llm`. `ttft` and
-    `tpot` limit the times at that concurrency.
+    Language models are checked by `llm`: `llm(config, target="8xh100/vllm", tpot="30ms").check`.
     """
-    served: dict[str, Any] = {
-        "input": input_tokens,
-        "output": output_tokens,
-        "concurrency": concurrency,
-        "weights": weights,
-    }
-    served |= {"kv": kv, "layout": layout, "ttft": ttft, "tpot": tpot}
-    is_served = any(value is not None for value in served.values())
-    if is_served or (isinstance(target, str) and is_cluster(target)):
-        from sizeup.serving.api.check import check_served
-
-        others = (inputs, kwargs, bind, precision, flash, arena, latency, energy, macs, params)
-        served["ram"] = ram
-        return check_served(source, target, served, others, expected=expected, remedies=remedies)
+    refuse_language_model(source, target, "call: sizeup.llm({}, target={}).check", repr)
     if isinstance(source, Report) and target is None:
         target = source.target
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
@@ -113,6 +91,19 @@ def check(
     flags = (expected, strict, remedies, time_limit, run)
     options = CheckOptions(target, inputs, kwargs, bind, precision, set_limits, *flags)
     return _Checker(options).check(source)
+
+
+def refuse_language_model(source: object, target: object, instead: str, quote: Callable[[str], str]) -> None:
+    """Raise SizeupError for a language model or a cluster, with what to type `instead` for both."""
+    model = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    if model and is_language_model(model):
+        what = f"{model}: a language model is checked by llm"
+    elif isinstance(target, str) and is_cluster(target):
+        what = f"{target}: only language models are served on a cluster"
+    else:
+        return
+    named = target if isinstance(target, str) else "TARGET"
+    raise SizeupError(f"{what}; {instead.format(quote(model or 'CONFIG'), quote(named))}")
 
 
 @dataclass(frozen=True)

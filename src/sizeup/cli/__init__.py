@@ -30,7 +30,6 @@ sizeup reports what a neural network costs before you deploy it. Examples:
   sizeup precision model.tflite --weights 1MiB   precision per layer
   sizeup tradeoff model.onnx -d rpi5/ort         precisions compared
   sizeup llm config.json -d 8xh100/vllm          serving a language model
-  sizeup diffusion flux/transformer -d h100      a model that generates images
   sizeup measure model.onnx                      latency on this machine
   sizeup calibrate --runtime ort                 make this machine a target
   sizeup sweep registry.toml -o results          many models on many targets

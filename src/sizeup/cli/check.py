@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from sizeup.api.limits import WorkLimits
     from sizeup.checks.baselines import Update
     from sizeup.results.check import Check
-    from sizeup.serving.checks.check import ServingCheck
 
 EXAMPLE = "Example: sizeup check model.tflite -d stm32f746/tflm --latency 20ms"
 
@@ -94,42 +94,6 @@ def check(
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--in",
-            metavar="TOKENS",
-            help="Tokens of a prompt of a language model, e.g. 32k (default: 4096).",
-            show_default=False,
-        ),
-    ] = None,
-    answer: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            metavar="TOKENS",
-            help="Tokens of an answer of a language model, e.g. 512 (default: 512).",
-            show_default=False,
-        ),
-    ] = None,
-    concurrency: Annotated[
-        str | None, _limit("N", "Concurrent sequences of a language model, e.g. 16 (default: 1).")
-    ] = None,
-    weights: Annotated[
-        str | None, _limit("TYPE", "Precision of the weights of a language model, e.g. fp8.")
-    ] = None,
-    kv: Annotated[
-        str | None, _limit("TYPE", "Precision of the key-value cache of a language model, e.g. fp8.")
-    ] = None,
-    layout: Annotated[
-        str | None, _limit("LAYOUT", "Parallelism of a language model on a cluster, e.g. tp4,dp2.")
-    ] = None,
-    ttft: Annotated[
-        str | None, _limit("TIME", "Maximum time to the first token of a language model, e.g. 1s.")
-    ] = None,
-    tpot: Annotated[
-        str | None, _limit("TIME", "Maximum time per output token of a language model, e.g. 30ms.")
-    ] = None,
     expected: Annotated[
         bool,
         typer.Option(
@@ -194,12 +158,10 @@ def check(
     limits |= {"macs": macs, "params": params}
     unused_with_budget = {"-d": device, "--precision": precision, "--input": input, "--bind": bind}
     unused_with_budget |= {f"--{name}": value for name, value in limits.items()}
-    language = {"--in": prompt, "--out": answer, "--concurrency": concurrency}
-    language |= {"--weights": weights, "--kv": kv, "--layout": layout, "--ttft": ttft, "--tpot": tpot}
-    names = {name for name, value in (unused_with_budget | language).items() if value}
+    names = {name for name, value in unused_with_budget.items() if value}
     _require_model_or_budget(models, budget, names)
-    language["--ram"] = ram
-    language_check = _language_check(models or (), device, language, names - {"-d", *language}, expected)
+    for model in () if budget else models or ():
+        api.refuse_language_model(model, device, "type: sizeup llm {} -d {}", shlex.quote)
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
@@ -234,11 +196,6 @@ def check(
                 progress=progress,
                 work_limits=limits_of_work,
             )
-        elif language_check is not None:
-            from sizeup.serving.api.check import check_language_models
-
-            searched = remedies is not False
-            checks = check_language_models(models or (), language_check, searched, progress)
         else:
             given_limits = {name: value for name, value in limits.items() if value is not None}
             options = api.CheckOptions(
@@ -296,43 +253,6 @@ def _load_rules(rules: list[Path] | None) -> None:
 
     for rule in rules or ():
         models.load_rules(rule)
-
-
-def _language_check(
-    models: Sequence[str],
-    device: str | None,
-    language: Mapping[str, str | None],
-    others: set[str],
-    expected: bool,
-) -> ServingCheck | None:
-    """A check of language models without a model; None if no file, target or option is of one."""
-    from sizeup.formats.names import is_language_model
-    from sizeup.targets.cluster_names import is_cluster
-
-    names = sorted(name for name, value in language.items() if value is not None and name != "--ram")
-    are_configurations = bool(models) and device is not None and all(map(is_language_model, models))
-    if not names and not is_cluster(device) and not are_configurations:
-        return None
-    if device is None:
-        raise typer.BadParameter("needs -d TARGET, e.g. -d 8xh100/vllm", param_hint=names[0])
-    if others:
-        raise typer.BadParameter(
-            f"cannot be combined with {', '.join(names) or f'-d {device}'}", param_hint=sorted(others)[0]
-        )
-    from sizeup.serving.api.check import serving_check
-    from sizeup.serving.cli.llm import counts_of, tokens_of
-    from sizeup.serving.memory.deployment import INPUT, OUTPUT
-
-    prompt, answer, concurrency = language["--in"], language["--out"], language["--concurrency"]
-    return serving_check(
-        "",
-        device,
-        input=INPUT if prompt is None else tokens_of(prompt, "--in"),
-        output=OUTPUT if answer is None else tokens_of(answer, "--out"),
-        concurrency=1 if concurrency is None else max(counts_of(concurrency)),
-        expected=expected,
-        **{name: language[f"--{name}"] for name in ("weights", "kv", "layout", "ttft", "tpot", "ram")},
-    )
 
 
 def _output_paths(output: list[Path], junit: Path | None) -> list[Path]:
@@ -417,7 +337,12 @@ def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotat
 
         console.render(checks, terminal.output())
     if annotated:
-        from sizeup.logs import annotate
-        from sizeup.render.data import ci
+        print_annotations(checks)
 
-        annotate(ci.annotation_lines(checks))
+
+def print_annotations(checks: Sequence[Check]) -> None:
+    """Print the annotations of checks for GitHub Actions."""
+    from sizeup.logs import annotate
+    from sizeup.render.data import ci
+
+    annotate(ci.annotation_lines(checks))

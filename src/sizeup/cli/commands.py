@@ -34,6 +34,7 @@ _COMMANDS = {
     "sizeup optimize MODEL -o OUT": "reorder shrink",
     "sizeup optimize MODEL -o OUT --cluster 16": "cluster",
     "sizeup compare OLD NEW": "diff",
+    "sizeup llm CONFIG -d TARGET": "diffusion serve serving",
     "sizeup devices": "device targets",
     "sizeup ops": "operators",
     "python -m sizeup.compat": "compat",
@@ -54,6 +55,9 @@ _INSTEAD = {
 
 # Options of `check`, and the options of precision and tradeoff that come closest: flash and arena hold more.
 _LIMITS = {"--flash": "--weights", "--arena": "--activations", "--ram": "--activations"}
+
+# Options that `check` does not have, and `sizeup llm` has.
+_SERVED = ("--in", "--out", "--concurrency", "--weights", "--kv", "--layout", "--ttft", "--tpot")
 
 # Options that every command has, and `sizeup` itself has not.
 _OPTIONS_OF_COMMANDS = ("-q", "--quiet")
@@ -116,7 +120,7 @@ class _PlainHelp:
 
 
 # What compares targets, by command.
-_SECOND_TARGET = {"llm": "sizeup sweep compares clusters", "diffusion": "run it once per target"}
+_SECOND_TARGET = {"llm": "sizeup sweep compares clusters"}
 
 
 class Command(_PlainHelp, TyperCommand):
@@ -145,11 +149,11 @@ class Command(_PlainHelp, TyperCommand):
 
 
 VERBS = (
-    *("analyze", "explain", "check", "compare", "plan", "llm", "diffusion", "measure", "calibrate"),
+    *("analyze", "explain", "check", "compare", "plan", "llm", "measure", "calibrate"),
     *("precision", "tradeoff", "optimize", "sweep", "query", "ops", "demo", "devices"),
 )
 """The commands in the order of --help; each is the function of that name in its module."""
-_MODULES = {"llm": "sizeup.serving.cli.llm", "diffusion": "sizeup.serving.cli.diffusion"}
+_MODULES = {"llm": "sizeup.serving.cli.llm"}
 
 
 class _Commands(Mapping[str, Any]):
@@ -241,6 +245,9 @@ def _message(error: Any) -> str:
     command = "" if error.ctx is None else error.ctx.command.name
     if command in ("precision", "tradeoff") and getattr(error, "option_name", None) in _LIMITS:
         similar = [_LIMITS[error.option_name]]
+    if command == "check" and getattr(error, "option_name", None) in _SERVED:
+        instead = f"sizeup llm CONFIG -d TARGET {error.option_name}"
+        return f"{text[:1].lower()}{text[1:]}; for language models: {instead}"
     return text[:1].lower() + text[1:] + (f"; did you mean {' or '.join(similar)}?" if similar else "")
 
 

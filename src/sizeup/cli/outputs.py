@@ -121,5 +121,6 @@ def _error_checks(arguments: Mapping[str, Any], error: Exception) -> Checks:
     from sizeup.results.check import Checks
 
     known = SizeupError(usage_message(error)[0]) if isinstance(error, USAGE_ERROR) else error
-    names = arguments.get("models") or [str(arguments.get("budget") or "sizeup check")]
+    others = arguments.get("config") or arguments.get("budget") or "sizeup check"
+    names = arguments.get("models") or [str(others)]
     return Checks(tuple(error_check(name, known) for name in names))

@@ -49,7 +49,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             from sizeup.cli import terminal
 
             terminal.set_quiet(quiet)
-            are_reports = function.__name__ == "check"
+            are_reports = function.__name__ in ("check", "llm")
             with (
                 _printed_warnings(terminal.print_note),
                 outputs(kwargs, are_reports=are_reports),

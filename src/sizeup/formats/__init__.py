@@ -162,7 +162,7 @@ def _load_named(
         )
     if suffix in _LANGUAGE_MODELS:
         traced = f"; hf:{source} records the module of a config.json" if suffix == ".json" else ""
-        raise UnknownFormat(f"{source}: no graph; sizeup llm and sizeup check read language models{traced}")
+        raise UnknownFormat(f"{source}: no graph; sizeup llm reads language models{traced}")
     raise UnknownFormat(f"{source}: {_instead(path)}")
 
 

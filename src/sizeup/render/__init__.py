@@ -74,7 +74,13 @@ WRITERS: dict[str, dict[str, Writer]] = {
     "Measurement": {".json": _JSON},
     "Ranking": {".json": _JSON},
     "Diffusion": {".json": _JSON},
-    "Serving": {".json": _JSON, ".html": Writer("sizeup.serving.render.html.page:lines")},
+    "Serving": {
+        ".json": _JSON,
+        ".html": Writer("sizeup.serving.render.html.page:lines"),
+        ".md": Writer("sizeup.serving.render.checks:markdown_lines"),
+        ".xml": Writer("sizeup.serving.render.checks:junit_lines"),
+        ".codequality.json": Writer("sizeup.serving.render.checks:code_quality_lines"),
+    },
     "QueryResult": {
         ".csv": Writer("data.query:save", writes=True),
         ".parquet": Writer("data.query:save", writes=True),

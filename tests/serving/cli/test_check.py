@@ -1,4 +1,4 @@
-"""`sizeup check` of language models: verdicts and exit codes are those of the engine's cache."""
+"""The check of `sizeup llm`: verdicts and exit codes are those of the engine's cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 import sizeup
 from cli.running import Run
-from sizeup.serving.api.check import check_language_model
 from sizeup.serving.checks.check import ServingCheck
 from sizeup.serving.checks.remedies import _larger_clusters, serving_remedies
 from sizeup.targets.cluster_names import is_cluster
@@ -48,45 +47,84 @@ def config(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "code", "verdict"),
     [
-        (("-d", "2xh100/vllm", "--concurrency", "8"), 0, "YES:"),
+        (("-d", "2xh100/vllm", "--concurrency", "8"), 0, "yes: 8 sequences"),
         (("-d", "l4/vllm", "--in", "100k"), 1, "NO:"),  # 16.1 GB of weights and 13.3 GB of cache in 24 GiB
         (("-d", "2xh100", "--in", "64k", "--concurrency", "1:1024"), 1, "NO:"),
-        (("-d", "2xl4/vllm", "--in", "64k", "--weights", "fp8", "--kv", "fp8"), 0, "YES:"),
-        (("-d", "h100/vllm"), 0, "YES:"),  # one GPU, as the .json file is no other model
-        (("-d", "h100"), 0, "YES:"),
+        (("-d", "2xl4/vllm", "--in", "64k", "--weights", "fp8", "--kv", "fp8"), 0, "yes: 1 sequence"),
+        (("-d", "h100/vllm"), 0, "yes: 1 sequence"),
+        (("-d", "h100"), 0, "yes: 1 sequence"),
     ],
 )
 def test_the_exit_code_is_the_verdict(
     run: Run, config: Path, arguments: tuple[str, ...], code: int, verdict: str
 ) -> None:
-    ended = run("check", str(config), *arguments)
+    ended = run("llm", str(config), *arguments)
     assert ended.code == code, ended
-    assert ended.out.startswith(verdict)
+    assert verdict in ended.out
+    assert ("YES:" in ended.out, "NO:" in ended.out) == (False, code == 1)
 
 
 def test_a_check_is_written_as_any_other(run: Run, config: Path, tmp_path: Path) -> None:
     out = tmp_path / "check.xml"
-    ended = run("check", str(config), "-d", "2xh100/sglang", "--layout", "tp2", "--json", "-o", str(out))
-    content = json.loads(ended.out)
-    assert content["fits"] is True
-    assert "2xh100-sxm/sglang" in ended.out
-    assert "<testsuite" in out.read_text("utf-8")
+    files = [tmp_path / f"check.{ending}" for ending in ("md", "codequality.json", "json")]
+    outputs = [text for file in (out, *files) for text in ("-o", str(file))]
+    ended = run("llm", str(config), "-d", "l4/sglang", "--in", "100k", "--json", *outputs)
+    content = json.loads(ended.out)["check"]
+    assert (ended.code, content["fits"], content["verdict"]) == (1, False, "does not fit")
+    assert [limit["name"] for limit in content["limits"]] == ["ram"]
+    assert content["remedies"][0]["command"].startswith("sizeup llm ")
+    assert content == json.loads(files[2].read_text("utf-8"))["check"]
+    assert 'failures="1"' in out.read_text("utf-8")
+    printed = run("llm", str(config), "-d", "l4/sglang", "--in", "100k", "--markdown").out
+    assert files[0].read_text("utf-8") == printed
+    assert "does not fit" in printed
+    issue, *_ = json.loads(files[1].read_text("utf-8"))
+    assert issue["location"]["path"].endswith("config.json")
+    annotated = run("llm", str(config), "-d", "l4/sglang", "--in", "100k", "--github", "--top", "0").out
+    assert "::error" in annotated
+
+
+def test_no_verdict_of_an_earlier_run_is_left_after_an_error(run: Run, config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "check.xml"
+    assert run("llm", str(config), "-d", "h100", "-o", str(out)).code == 0
+    assert 'errors="0"' in out.read_text("utf-8")
+    config.write_text("{}", "utf-8")
+    assert run("llm", str(config), "-d", "h100", "-o", str(out)).code == 2
+    assert 'errors="1"' in out.read_text("utf-8")
+
+
+@pytest.mark.parametrize("typed", [("-d", "8xh100/vllm"), ("-d", "h100"), ("-d", "8xh100", "--ram", "1GB")])
+def test_check_states_the_command_to_type(run: Run, config: Path, typed: tuple[str, ...]) -> None:
+    ended = run("check", str(config), *typed)
+    command = f"sizeup llm {shlex.quote(str(config))} -d {typed[1]}"
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines()[0].endswith(f"type: {command}")
+    assert run(*shlex.split(command)[1:]).code == 0
+    ended = run("check", str(config), "-d", "8xh100", "--tpot", "30ms")
+    assert ended.code == 2
+    assert "no such option: --tpot; for language models: sizeup llm CONFIG -d TARGET --tpot" in ended.err
+
+
+def test_check_of_another_model_on_a_cluster_names_the_command(run: Run, keywords: Path) -> None:
+    ended = run("check", str(keywords), "-d", "8xh100/vllm")
+    assert ended.code == 2
+    assert "only language models are served on a cluster; type: sizeup llm" in ended.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("-d", "8xh100", "--out", "1", "--tpot", "30ms"), "answers of one token have no time per output"),
-        (("--concurrency", "8"), "needs -d TARGET"),
-        (("-d", "8xh100", "--latency", "1ms"), "cannot be combined with -d 8xh100"),
-        (("-d", "h100", "--in", "4k", "--bind", "n=1"), "cannot be combined with --in"),
+        (("--concurrency", "8"), "missing option '--device'"),
+        (("-d", "8xh100", "--latency", "1ms"), "no such option: --latency"),
+        (("-d", "h100", "--steps", "4"), "steps, guidance and text tokens are of diffusion transformers"),
         (("-d", "8xh100/vllm", "--in", "many"), "write a number of tokens"),
     ],
 )
 def test_options_that_contradict_are_refused(
     run: Run, config: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    ended = run("check", str(config), *arguments)
+    ended = run("llm", str(config), *arguments)
     assert ended.code == 2
     assert message in ended.err
 
@@ -103,8 +141,11 @@ def test_the_verdict_is_that_of_the_engine(tmp_path: Path, model: dict[str, obje
     verdicts = {"yes": True, "no": False, "undetermined": None}
     near = {max(count + shift, 1) for count in (low, high) for shift in range(-3, 4)}
     for concurrency in sorted(near):
-        check = check_language_model(ServingCheck(str(path), target, 4000, 96, concurrency))
+        check = ServingCheck(str(path), target, 4000, 96, concurrency)
         assert check.fits is verdicts[serving.fits_at(concurrency)], concurrency
+        one = sizeup.llm(path, target=target, input=4000, output=96, concurrency=concurrency, remedies=False)
+        assert one.check is not None
+        assert (one.check.limits, one.check.remedies) == (check.limits, ())
 
 
 @pytest.mark.parametrize(("layout", "each"), [("tp1", 2), ("tp2", 3)])
@@ -140,11 +181,11 @@ RACK = '[cluster]\nname = "rack"\n[[node]]\ncount = 2\ndevices = { name = "l4", 
 def test_a_cluster_file_is_a_target(run: Run, config: Path, tmp_path: Path) -> None:
     rack = tmp_path / "rack.toml"
     rack.write_text(RACK, "utf-8")
-    ended = run("check", str(config), "-d", str(rack))
+    ended = run("llm", str(config), "-d", str(rack), "--markdown")
     assert (ended.code, ended.err) == (0, "")
     assert "fits on rack/vllm" in ended.out
     rack.write_text(RACK.replace("count = 4", "cuont = 4"), "utf-8")
-    ended = run("check", str(config), "-d", str(rack))
+    ended = run("llm", str(config), "-d", str(rack))
     assert ended.code == 2
     assert "unknown key 'cuont'; nearest: count" in ended.err
 
@@ -152,21 +193,30 @@ def test_a_cluster_file_is_a_target(run: Run, config: Path, tmp_path: Path) -> N
 def test_a_file_that_is_no_cluster_is_named(run: Run, config: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text("[node]\n", "utf-8")
-    ended = run("check", str(config), "-d", str(other), "--concurrency", "2")
+    ended = run("llm", str(config), "-d", str(other), "--concurrency", "2")
     assert ended.code == 2
     assert "unknown key 'node'" in ended.err
     with pytest.raises(sizeup.SizeupError, match=r"not a cluster file: \[cluster\] is missing"):
-        sizeup.check(config, str(other), concurrency=2)
+        sizeup.llm(config, target=str(other), concurrency=2)
 
 
 def test_python_checks_language_models_too(config: Path) -> None:
-    check = sizeup.check(config, "2xh100/vllm", concurrency=8, kv="fp8", input_tokens=1000)
+    check = sizeup.llm(config, target="2xh100/vllm", concurrency=8, kv="fp8", input=1000).check
+    assert check is not None
     assert (check.fits, check.format, check.target) == (True, "language model", "2xh100-sxm/vllm")
-    assert sizeup.check(str(config), "l4/vllm", input_tokens=100_000, remedies=False).remedies == ()
-    with pytest.raises(sizeup.SizeupError, match="precision and limits do not apply"):
+    for is_searched in (False, True):
+        other = sizeup.llm(str(config), target="l4/vllm", input=100_000, remedies=is_searched).check
+        assert other is not None
+        assert bool(other.remedies) is other.has_searched_remedies is is_searched
+
+
+def test_python_states_the_call(config: Path) -> None:
+    with pytest.raises(sizeup.SizeupError, match=r"call: (sizeup\.llm\(.*\)\.check)$") as raised:
         sizeup.check(config, "2xh100", precision="int8")
-    with pytest.raises(sizeup.SizeupError, match="needs a cluster"):
-        sizeup.check(config, concurrency=2)
+    call = str(raised.value).partition("call: ")[2]
+    assert eval(call, {"sizeup": sizeup}).fits is True
+    with pytest.raises(sizeup.SizeupError, match="target='TARGET'"):
+        sizeup.check(config)
 
 
 def test_remedies_fit_as_printed(run: Run, config: Path) -> None:
@@ -174,7 +224,7 @@ def test_remedies_fit_as_printed(run: Run, config: Path) -> None:
 
     Of 22.5 GiB, the driver and vLLM leave 20.2, weights and at most 2.4 GiB of buffers 2.9: 2 of 1.06.
     """
-    ended = run("check", str(config), "-d", "l4/vllm", "--in", "8k", "--concurrency", "4")
+    ended = run("llm", str(config), "-d", "l4/vllm", "--in", "8k", "--concurrency", "4")
     assert ended.code == 3
     commands = [line.strip().removeprefix("$ ") for line in ended.out.splitlines() if "$ sizeup" in line]
     options = [set(command.split()) for command in commands]
@@ -183,7 +233,7 @@ def test_remedies_fit_as_printed(run: Run, config: Path) -> None:
     assert "changes the model: quantize it" in ended.out
     for command in commands:
         again = run(*shlex.split(command)[1:])
-        assert (again.code, again.out[:4]) == (0, "YES:"), command
+        assert (again.code, "fits         yes:" in again.out) == (0, True), command
     shorter = next(words for words in map(str.split, commands) if words[words.index("--in") + 1] != "8192")
     tokens = int(shorter[shorter.index("--in") + 1])
     longer = [*shorter[1:]]
@@ -193,11 +243,9 @@ def test_remedies_fit_as_printed(run: Run, config: Path) -> None:
 
 def test_more_gpus_are_the_fewest(config: Path) -> None:
     """70 GB of cache on 24 GiB each: fewer GPUs than proposed do not fit in any layout."""
-    (remedy,) = (
-        remedy
-        for remedy in sizeup.check(config, "l4/vllm", input_tokens=32_000, concurrency=16).remedies
-        if " x l4 as " in remedy.description
-    )
+    check = sizeup.llm(config, target="l4/vllm", input=32_000, concurrency=16).check
+    assert check is not None
+    (remedy,) = (remedy for remedy in check.remedies if " x l4 as " in remedy.description)
     count = int(remedy.description.split()[0])
     assert remedy.fits is True
     assert count > 2
@@ -279,7 +327,7 @@ def test_several_nodes_meet_a_limit_of_times_if_expected_times_are_compared(
 
 
 def test_remedies_can_be_left_out(run: Run, config: Path) -> None:
-    ended = run("check", str(config), "-d", "l4/vllm", "--in", "100k", "--no-remedies")
+    ended = run("llm", str(config), "-d", "l4/vllm", "--in", "100k", "--no-remedies")
     assert ended.code == 1
     assert "$ sizeup" not in ended.out
     assert "No remedy found" not in ended.out
@@ -308,7 +356,7 @@ GOALS = ("--in", "1k", "--out", "256", "--concurrency", "64", "-d")
 def test_times_are_limits_like_latency(
     run: Run, config: Path, arguments: tuple[str, ...], code: int, shown: str
 ) -> None:
-    ended = run("check", str(config), *GOALS, *arguments)
+    ended = run("llm", str(config), *GOALS, *arguments)
     assert ended.code == code, ended
     assert shown in " ".join(ended.out.split())
 
@@ -318,19 +366,25 @@ def test_a_time_within_the_interval_is_undetermined_and_fewer_requests_help(run:
     times = serving.times()
     assert times is not None
     goal = f"{1.01e3 * times.points[0].tpot.seconds:.6g}ms"
-    ended = run("check", str(config), *GOALS, "2xh100/vllm", "--tpot", goal)
-    assert (ended.code, ended.out[:13]) == (3, "UNDETERMINED:")
+    ended = run("llm", str(config), *GOALS, "2xh100/vllm", "--tpot", goal)
+    assert (ended.code, "UNDETERMINED:" in ended.out) == (3, True)
     commands = [line.strip().removeprefix("$ ") for line in ended.out.splitlines() if "$ sizeup" in line]
     assert any("concurrent sequences" in line for line in ended.out.splitlines())
     for command in commands:
         again = run(*shlex.split(command)[1:])
-        assert (again.code, again.out[:4]) == (0, "YES:"), command
-    assert run("check", str(config), *GOALS, "2xh100/vllm", "--tpot", goal, "--expected").code == 0
+        assert (again.code, "YES:" in again.out) == (0, True), command
+    assert run("llm", str(config), *GOALS, "2xh100/vllm", "--tpot", goal, "--expected").code == 0
 
 
 def test_python_limits_times_too(config: Path) -> None:
-    check = sizeup.check(config, "2xh100/vllm", concurrency=8, tpot=1.0, ttft="10 s")
+    serving = sizeup.llm(config, target="2xh100/vllm", concurrency=[1, 8], tpot=1.0, ttft="10 s")
+    check, times = serving.check, serving.times()
+    assert check is not None
+    assert times is not None
+    assert [limit.expected for limit in check.limits[1:]] == [
+        each.seconds for each in (times.points[-1].ttft, times.points[-1].tpot)
+    ]
     assert (check.fits, [limit.name for limit in check.limits]) == (True, ["ram", "ttft", "tpot"])
-    assert sizeup.check(config, "2xh100/vllm", tpot="1us", remedies=False).fits is False
+    assert sizeup.llm(config, target="2xh100/vllm", tpot="1us", remedies=False).verdict == "no"
     with pytest.raises(sizeup.SizeupError, match="--tpot"):
-        sizeup.check(config, "2xh100/vllm", tpot="fast")
+        sizeup.llm(config, target="2xh100/vllm", tpot="fast")

@@ -105,7 +105,7 @@ def test_published_models_have_their_parameters(config: dict[str, Any], paramete
 def estimate(tmp_path: Path, content: dict[str, Any] = FLUX, target: str = "h100", **options: Any) -> Any:
     path = tmp_path / "model.json"
     path.write_text(json.dumps(content), "utf-8")
-    return sizeup.diffusion(path, target=target, **options)
+    return sizeup.llm(path, target=target, **{"steps": 28, **options})
 
 
 def test_an_image_takes_its_steps_and_the_least_time_is_arithmetic_alone(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_the_folder_of_a_pipeline_names_the_model(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ({"_class_name": "UNet2DConditionModel"}, "class 'UNet2DConditionModel' is not supported"),
-        ({"model_type": "llama"}, "not a model of diffusers; sizeup diffusion reads FluxTransformer2DModel"),
+        ({"model_type": "llama"}, "not a model of diffusers; sizeup llm reads FluxTransformer2DModel"),
         ({**FLUX, "experts": 8}, "'experts' is an unknown setting"),
         ({**FLUX, "patch_size": 2}, "patch_size is not 1"),
         ({**FLUX, "num_layers": 501}, "num_layers is 501; at most 500"),

@@ -15,7 +15,6 @@ import sizeup
 from cli.running import run_command
 from published_configs import CONFIGS
 from sizeup.errors import SizeupError
-from sizeup.serving.api.check import check_language_model
 from sizeup.serving.checks.check import ServingCheck
 from sizeup.sweeps import read_spec
 from sweeps.tables import rows_of
@@ -94,7 +93,7 @@ def test_rows_are_those_of_llm_and_check(folder: Path) -> None:
         assert (row["fits"], row["max_context"]) == (FITS[at.fits], at.max_context)
         assert row["max_sequences"] == serving.max_sequences()
         assert (row["max_sequences_low"], row["max_sequences_high"]) == serving.sequences_range()
-        check = check_language_model(ServingCheck(str(path), target, **options))
+        check = ServingCheck(str(path), target, **options)
         (limit,) = check.limits
         assert (row["ram_need_bytes"], row["ram_bytes"]) == (limit.need, limit.maximum)
         assert row["free_bytes"] == limit.headroom

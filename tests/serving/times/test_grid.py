@@ -32,7 +32,8 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grid_for(config: Path, **options: Any) -> ServingGrid:
-    grid = sizeup.llm(config, **options).grid()
+    serving: sizeup.Serving = sizeup.llm(config, **options)
+    grid = serving.grid()
     assert grid is not None
     return grid
 

@@ -42,7 +42,8 @@ def _tower(ways: int = 1) -> float:
 
 
 def _serve(model: Path, **options: Any) -> Serving:
-    return sizeup.llm(model, **{"target": "l40s/vllm", "input": 1000, "output": 200, **options})
+    serving: Serving = sizeup.llm(model, **{"target": "l40s/vllm", "input": 1000, "output": 200, **options})
+    return serving
 
 
 def _points(serving: Serving) -> tuple[ServingPoint, ...]:

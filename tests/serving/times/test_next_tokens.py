@@ -63,7 +63,7 @@ def test_times_of_what_was_not_measured_are_not_known(
     assert serving.times() is None
     assert serving.no_times.startswith(reason)
     arguments = ("-d", target, "--ram", "16GiB", "--tpot", "30ms")
-    ended = run("check", str(path), *arguments, *(() if weights is None else ("--weights", weights)))
+    ended = run("llm", str(path), *arguments, *(() if weights is None else ("--weights", weights)))
     assert ended.returncode == 3, ended
     assert reason in " ".join(ended.stdout.split())
 

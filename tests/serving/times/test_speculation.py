@@ -67,13 +67,13 @@ def test_a_token_takes_its_share_of_one_verification_and_the_draft_steps(
 
 def test_the_draft_adds_its_weights_and_cache_to_each_gpu(configs: Path) -> None:
     options = {"target": "h100/vllm", "input": 1000, "output": 200}
-    plain = sizeup.llm(configs / SMALL, **options)  # type: ignore[arg-type]
+    plain = sizeup.llm(configs / SMALL, **options)  # type: ignore[call-overload]
     drafted = sizeup.llm(
         configs / SMALL,
         draft=configs / SMALL,
         draft_tokens=4,
         acceptance=0.7,
-        **options,  # type: ignore[arg-type]
+        **options,  # type: ignore[call-overload]
     )
     assert drafted.draft_bytes == 2 * 8_030_261_248
     assert drafted.memory.weights_bytes == 4 * 8_030_261_248
@@ -87,7 +87,7 @@ def test_the_draft_adds_its_weights_and_cache_to_each_gpu(configs: Path) -> None
 
 def test_mtp_layers_are_a_draft_that_shares_embedding_and_head(configs: Path) -> None:
     options = {"target": "8xh200/vllm", "acceptance": 0.8, "draft_tokens": 1, "draft": "mtp"}
-    serving = sizeup.llm(configs / "deepseek-v3-mtp.json", **options)  # type: ignore[arg-type]
+    serving = sizeup.llm(configs / "deepseek-v3-mtp.json", **options)  # type: ignore[call-overload]
     # A layer of 256 experts of 3 x 7168 x 2048 at 8 bits, divided by 8; attention, router and projection.
     experts = 257 * 3 * 7168 * 2048 / 8
     assert experts < serving.draft_bytes < 1.2 * experts
@@ -100,7 +100,7 @@ def test_mtp_layers_are_a_draft_that_shares_embedding_and_head(configs: Path) ->
     share = times.points[0].tpot.seconds / plain.points[0].tpot.seconds
     assert 1 / 1.8 < share < 1.5 / 1.8
     with pytest.raises(SizeupError, match="deepseek-v3 has no MTP layers that are described"):
-        sizeup.llm(configs / "deepseek-v3.json", **options)  # type: ignore[arg-type]
+        sizeup.llm(configs / "deepseek-v3.json", **options)  # type: ignore[call-overload]
 
 
 def test_goals_are_searched_with_the_draft_in_layouts_that_have_a_place_for_it(configs: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_draft_that_cannot_be_one_is_refused(
     if "draft" in options:
         options = {**options, "draft": configs / str(options["draft"])}
     with pytest.raises(SizeupError, match=message):
-        sizeup.llm(configs / "llama-3.1-70b.json", target="8xh100/vllm", **options)  # type: ignore[arg-type]
+        sizeup.llm(configs / "llama-3.1-70b.json", target="8xh100/vllm", **options)  # type: ignore[call-overload]
 
 
 def test_a_draft_is_printed_in_the_json_and_on_the_page(configs: Path, tmp_path: Path) -> None:

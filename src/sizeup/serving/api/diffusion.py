@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from sizeup.api.keywords import with_keyword_hints
 from sizeup.errors import SizeupError, TargetError
 from sizeup.serving.models.diffusion import read_diffusion
 from sizeup.serving.models.images import parse_image_size
@@ -13,6 +12,9 @@ from sizeup.serving.results.diffusion import Diffusion
 from sizeup.targets.clusters import cluster
 from sizeup.units import quoted
 
+IMAGE_SIZE = "1024x1024"
+STEPS = 28
+"""Denoising steps of an image, by default on the command line."""
 _MOST_STEPS = 10_000
 _MOST_TEXT_TOKENS = 1_000_000
 
@@ -28,28 +30,23 @@ _NOT_MODELED = (
 )
 
 
-@with_keyword_hints
 def diffusion(
     config: str | os.PathLike[str],
     *,
     target: str,
-    image_size: str = "1024x1024",
-    steps: int = 28,
-    guidance: bool = False,
-    text_tokens: int | None = None,
-    weights: str | None = None,
+    image_size: str,
+    steps: int | None,
+    guidance: bool,
+    text_tokens: int | None,
+    weights: str | None,
 ) -> Diffusion:
     """Return the weights, FLOPs and least time of a diffusion transformer that generates an image on a GPU.
-
-    `config` is the config.json of a transformer of diffusers, or the folder of its pipeline; `target` a GPU
-    such as `h100`. An image of `image_size` pixels takes `steps` denoising steps of one inference each, or of
-    two with classifier-free `guidance`. `text_tokens` are those of the text in an inference, by default as
-    many as the pipeline pads it to. `weights` replaces the precision of the weights. No weight is read, and
-    torch is not imported.
 
     No pipeline was measured: `least_image_seconds` is a lower bound, arithmetic alone at peak rates. A model
     whose weights exceed the memory does not fit; whether another one fits is undetermined.
     """
+    if steps is None:
+        raise SizeupError(f"{config}: give the denoising steps of an image, such as steps={STEPS}")
     width, height = parse_image_size(image_size)
     steps = _number("steps", steps, _MOST_STEPS)
     if not isinstance(guidance, bool):

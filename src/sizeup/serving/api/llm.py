@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import overload
 
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.errors import SizeupError
+from sizeup.serving.api.check import check_of
+from sizeup.serving.api.diffusion import IMAGE_SIZE, diffusion
+from sizeup.serving.checks.check import ServingCheck
+from sizeup.serving.checks.remedies import remedy_options
 from sizeup.serving.memory.assumptions import assumptions, not_modeled
 from sizeup.serving.memory.deployment import (
     INPUT,
@@ -23,8 +29,10 @@ from sizeup.serving.memory.gpus import gpus_of
 from sizeup.serving.memory.layouts import Layout, enumerate_layouts
 from sizeup.serving.memory.local import check_local, parse_ram, with_ram
 from sizeup.serving.models.architecture import Architecture
+from sizeup.serving.models.diffusion import is_diffusion
 from sizeup.serving.models.images import with_images
 from sizeup.serving.models.reader import read
+from sizeup.serving.results.diffusion import Diffusion
 from sizeup.serving.results.llm import Serving
 from sizeup.serving.steps.rates import calibrated_devices, next_tokens
 from sizeup.serving.steps.step import Server
@@ -46,8 +54,47 @@ from sizeup.units import quoted
 
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e6
 _FLEET_LAYOUTS = 3  # of servers that are compared for a rate
+_OF_DIFFUSION = ("config", "target", "steps", "image_size", "guidance", "text_tokens", "weights", "remedies")
 
 
+@overload
+def llm(
+    config: str | os.PathLike[str],
+    *,
+    target: str,
+    input: int = INPUT,
+    output: int = OUTPUT,
+    concurrency: int | Sequence[int] = 1,
+    weights: str | None = None,
+    kv: str | None = None,
+    layout: str | Layout | None = None,
+    rate: float | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    shared_prefix: int = 0,
+    ttft: float | str | None = None,
+    tpot: float | str | None = None,
+    price: float | str | None = None,
+    draft: str | os.PathLike[str] | None = None,
+    draft_tokens: int | None = None,
+    acceptance: float | None = None,
+    disaggregate: str | None = None,
+    images: int = 0,
+    image_size: str | None = None,
+    ram: float | str | None = None,
+    expected: bool = False,
+    remedies: bool = True,
+) -> Serving: ...
+@overload
+def llm(
+    config: str | os.PathLike[str],
+    *,
+    target: str,
+    steps: int,
+    image_size: str | None = None,
+    guidance: bool = False,
+    text_tokens: int | None = None,
+    weights: str | None = None,
+) -> Diffusion: ...
 @with_keyword_hints
 def llm(
     config: str | os.PathLike[str],
@@ -72,7 +119,12 @@ def llm(
     images: int = 0,
     image_size: str | None = None,
     ram: float | str | None = None,
-) -> Serving:
+    expected: bool = False,
+    remedies: bool = True,
+    steps: int | None = None,
+    guidance: bool = False,
+    text_tokens: int | None = None,
+) -> Serving | Diffusion:
     """Return whether a language model fits a cluster, how many sequences it holds, and how fast it is.
 
     `config` is a config.json (hf_quant_config.json next to it is read), `target` a cluster and an engine such
@@ -83,6 +135,8 @@ def llm(
     file of recorded requests (arrival_s, input, output) to simulate instead, `shared_prefix` the tokens that
     all prompts of a simulation begin with. `ttft` and `tpot` are goals in seconds, or such as "30ms":
     `goal_rows` has the layouts that reach them, and with a `rate`, `fleet` the fewest servers that do.
+    `check` is the verdict at the largest concurrency: whether the memory is enough and times are within these
+    goals, by the prediction interval or, if `expected`, by expected times. If not, `remedies` are searched.
     `price` is that of a GPU per hour, such as 2.5 or "2.50USD", in place of that of a cluster file:
     `token_cost` has the cost per million tokens. `draft` is the config.json of a draft model for speculative
     decoding, or "mtp" for the model's own MTP layers, with `draft_tokens` per step, each of which is accepted
@@ -94,7 +148,21 @@ def llm(
 
     A laptop or phone such as `core-ultra-7-258v/openvino-gpu` runs one sequence; `ram` is its memory, such as
     "16GiB". What its runtime reserves is not known: a model that fits without that is `undetermined`.
+
+    For a diffusion transformer of diffusers (its config.json, or the folder of its pipeline), give the
+    denoising `steps` of an image of `image_size` pixels (by default 1024x1024) on a GPU such as `h100`, each
+    of one inference, or of two with classifier-free `guidance`. `text_tokens` are those of the text, by
+    default as many as the pipeline pads it to. Returned are its weights, FLOPs and `least_image_seconds`, a
+    lower bound: arithmetic alone at peak rates.
     """
+    if is_diffusion(config):
+        _require_defaults(locals())
+        return diffusion(
+            config, target=target, image_size=image_size or IMAGE_SIZE, steps=steps, guidance=guidance,
+            text_tokens=text_tokens, weights=weights,
+        )  # fmt: skip
+    if steps is not None or guidance or text_tokens is not None:
+        raise SizeupError(f"{config}: steps, guidance and text tokens are of diffusion transformers")
     _check_simulation(rate, trace, shared_prefix, input, draft is not None)
     goals = Goals(parse_limit(ttft, quantities.TIME, "--ttft"), parse_limit(tpot, quantities.TIME, "--tpot"))
     architecture, image_assumptions = with_images(read(config, weights), images, image_size, config)
@@ -104,12 +172,8 @@ def llm(
     machines = with_ram(machines, engine, parse_ram(ram))
     machines = replace(machines, price=parse_price(price) or machines.price)
     counts = _counts(concurrency)
-    others = {"--rate": rate, "--trace": trace, "--ttft": ttft, "--tpot": tpot, "--price": price}
-    check_local(
-        machines,
-        engine,
-        {**others, "--draft": draft, "--disaggregate": disaggregate, "--images": images or None},
-    )
+    others = {"--rate": rate, "--trace": trace, "--price": price, "--draft": draft}
+    check_local(machines, engine, {**others, "--disaggregate": disaggregate, "--images": images or None})
     deployment = deploy(
         architecture, machines, engine,
         input=input, output=output, kv=kv, layout=layout, sequences=max(counts),
@@ -130,10 +194,14 @@ def llm(
         _sources(engine, machines), draft=speculation,
     )  # fmt: skip
     goals.check(output)
+    text = None if layout is None else str(replace(serving.layout, replicas=1))
+    spec = ServingCheck(
+        os.fspath(config), target, input, output, max(counts), weights, kv, text, goals.ttft, goals.tpot,
+        parse_ram(ram), expected,
+    )  # fmt: skip
+    serving = replace(serving, check=check_of(serving, spec, remedies=remedies))
     if goals != Goals():
-        _require_few_layouts(serving)
-        _calibrated(serving, "goals need")
-        serving = replace(serving, goals=goals)
+        serving = _with_goals(serving, goals)
     if disaggregate is not None:
         if not isinstance(disaggregate, str):
             raise SizeupError(f'disaggregate is {quoted(disaggregate)}; give a text such as "4:4"')
@@ -142,14 +210,28 @@ def llm(
         _calibrated(serving, "disaggregated serving needs")
         serving = _disaggregated(serving, disaggregate)
     if serving.fits == "no":
-        text = None if layout is None else str(replace(serving.layout, replicas=1))
-        return replace(serving, remedies=_remedies(config, target, serving, kv, text))
+        return replace(serving, remedies=_remedies(serving, replace(spec, concurrency=min(counts))))
+    return _with_traffic(serving, rate, trace, shared_prefix)
+
+
+def _with_traffic(
+    serving: Serving, rate: float | None, trace: str | os.PathLike[str] | None, shared_prefix: int
+) -> Serving:
+    """The result with the simulation of a rate or a trace, and the servers that the rate needs for goals."""
     if rate is None and trace is None:
         return serving
     serving = replace(serving, traffic=_traffic(serving, rate, trace, shared_prefix))
     if rate is None or serving.goals is None:
         return serving
     return replace(serving, fleet=_fleet(serving, rate, shared_prefix))
+
+
+def _require_defaults(arguments: Mapping[str, object]) -> None:
+    """Raise SizeupError if an argument is given that diffusion transformers do not have."""
+    for name, parameter in inspect.signature(llm).parameters.items():
+        default = parameter.default
+        if name not in _OF_DIFFUSION and arguments[name] not in (default, [default]):
+            raise SizeupError(f"{arguments['config']}: a diffusion transformer has no {name}: leave it out")
 
 
 def _disaggregated(serving: Serving, text: str) -> Serving:
@@ -235,23 +317,39 @@ def _with_image_tokens(input: int, architecture: Architecture, *others: object) 
     return input + images.count * images.tokens
 
 
-def _require_few_layouts(serving: Serving) -> None:
+def _with_goals(serving: Serving, goals: Goals) -> Serving:
+    """The result with goals for which layouts are listed; otherwise the reason is among the assumptions."""
     count = len(enumerate_layouts(serving.architecture, serving.cluster))
+    engine, device = serving.engine, serving.cluster.device.name
+    if serving.is_local:
+        return serving
     if count > MOST_LAYOUTS:
-        raise SizeupError(
-            f"goals are searched in at most {MOST_LAYOUTS} layouts, and {serving.cluster.devices:,}"
-            f" devices have {count:,}; give the devices of one server"
+        reason = (
+            f"{serving.cluster.devices:,} devices have {count:,}, and at most {MOST_LAYOUTS} are compared"
         )
+    elif _server(serving) is None:
+        reason = f"{engine.title} on {device} has no calibrated times{calibrated_devices(engine.name)}"
+    else:
+        return replace(serving, goals=goals)
+    missing = f"layouts that reach the goals are not listed: {reason}"
+    return replace(serving, assumptions=(*serving.assumptions, missing))
 
 
 def _calibrated(serving: Serving, what: str) -> Server:
     """The server with calibrated rates; raises SizeupError if it has none."""
-    engine, device = serving.engine, serving.cluster.device.name
-    server = calibrated_server(serving.architecture, serving.layout, serving.cluster, engine.name, serving.kv)
-    if server is None or server[1] is None:
+    server = _server(serving)
+    if server is None:
+        engine, device = serving.engine, serving.cluster.device.name
         others = calibrated_devices(engine.name)
         raise SizeupError(f"{what} calibrated times, and {engine.title} on {device} has none{others}")
-    return server[0]
+    return server
+
+
+def _server(serving: Serving) -> Server | None:
+    """The server with calibrated rates; None if it has none."""
+    engine = serving.engine.name
+    server = calibrated_server(serving.architecture, serving.layout, serving.cluster, engine, serving.kv)
+    return None if server is None or server[1] is None else server[0]
 
 
 def _traffic(
@@ -311,31 +409,23 @@ def _fleet_of(serving: Serving, layout: Layout, rate: float, shared_prefix: int)
     return smallest_fleet(layout, serving.goals or Goals(), lambda count: simulate(rate, count * servers))
 
 
-def _remedies(
-    config: str | os.PathLike[str], target: str, serving: Serving, kv: str | None, layout: str | None
-) -> tuple[str, ...]:
+def _remedies(serving: Serving, spec: ServingCheck) -> tuple[str, ...]:
     """Options with which the least concurrency fits, least change first; with a draft, leaving it out.
 
     What a laptop or phone holds is never certain: its options are those with which it may fit.
     """
     if serving.is_local:
-        return tuple(_local_remedies(config, serving, kv))
-    from sizeup.serving.checks.check import ServingCheck
-    from sizeup.serving.checks.remedies import remedy_options
-
+        return tuple(_local_remedies(spec.model, serving, spec.kv))
     if serving.draft is not None:
         memory = serving.gpus[0].total_bytes
         gpus = gpus_of(serving.architecture, serving.layout, serving.engine, memory, serving.kv)
         return ("no --draft",) if replace(serving, draft=None, gpus=gpus).fits == "yes" else ()
-    least, weights = min(serving.concurrency), serving.weights or None
-    options = remedy_options(
-        ServingCheck(os.fspath(config), target, serving.input, serving.output, least, weights, kv, layout)
-    )
+    options = remedy_options(replace(spec, ttft=None, tpot=None))
     # `--in` of a check counts the tokens of images, too.
     return tuple(text for text in options if serving.images is None or not text.startswith("--in "))
 
 
-def _local_remedies(config: str | os.PathLike[str], serving: Serving, kv: str | None) -> Iterator[str]:
+def _local_remedies(config: str, serving: Serving, kv: str | None) -> Iterator[str]:
     """Precisions of weights, widest first, with which weights and cache do not exceed the memory."""
     for precision in reversed(next_tokens()[serving.engine.name].precisions):
         try:

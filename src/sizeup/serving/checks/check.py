@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -76,7 +76,12 @@ class ServingCheck:
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
         """The memory of the fullest GPU, and the times that are limited."""
-        return (self.limit, *_time_limits(self))
+        goals = Goals(self.ttft, self.tpot)
+        goals.check(self.output)
+        return (
+            self.limit,
+            *time_limits(self.deployment, self.limit, goals, lambda: self.times, expected=self.expected),
+        )
 
     @property
     def fits(self) -> bool | None:
@@ -99,23 +104,35 @@ def serving_times(
     )  # fmt: skip
 
 
-def _time_limits(check: ServingCheck) -> Iterator[Limit]:
-    """Limits of TTFT and TPOT: met if the upper end of the interval meets them, as for latencies."""
-    Goals(check.ttft, check.tpot).check(check.output)
+def time_limits(
+    deployment: Deployment,
+    memory: Limit,
+    goals: Goals,
+    times: Callable[[], ServingEstimate | None],
+    *,
+    expected: bool,
+) -> Iterator[Limit]:
+    """Limits of TTFT and TPOT at the last of the times, if any: met if their upper end meets them.
+
+    `expected` compares expected times, as for latencies.
+    """
+    if goals == Goals():
+        return
+    result = None if memory.fits is False else times()
     reasons: tuple[str, ...] = ()  # of TTFT
-    for name, most in (("ttft", check.ttft), ("tpot", check.tpot)):
+    for name, most in (("ttft", goals.ttft), ("tpot", goals.tpot)):
         if most is None:
             continue
         limit = Limit(name, "seconds", most, None, None)
-        if check.limit.fits is False:
+        if memory.fits is False:
             reason = f"no {name.upper()}: the model and its sequences do not fit in memory"
             yield replace(limit, unknown=(reason,), is_applicable=False)
-        elif check.times is None:
-            yield replace(limit, unknown=(_no_times(check.deployment),))
+        elif result is None:
+            yield replace(limit, unknown=(_no_times(deployment),))
         else:
-            point = check.times.points[0]
+            point = result.points[-1]
             duration = point.ttft if name == "ttft" else point.tpot
-            limit = _time_limit(limit, duration, check.times, check.expected)
+            limit = _time_limit(limit, duration, result, expected)
             is_repeated = bool(reasons) and limit.unknown == reasons
             yield replace(limit, unknown=("as for TTFT",)) if is_repeated else limit
             reasons = limit.unknown

@@ -190,7 +190,7 @@ def _remedy(check: ServingCheck, candidate: _Candidate) -> Remedy:
         if before.fits is not True and before.need is not None and after.need is not None
     )
     options = " ".join(_options(candidate.check))
-    command = f"sizeup check {shlex.quote(candidate.check.model)} {options}"
+    command = f"sizeup llm {shlex.quote(candidate.check.model)} {options}"
     return Remedy(candidate.description, command, changes, True, candidate.notes)
 
 

@@ -1,24 +1,30 @@
-"""`sizeup llm`: memory, capacity and layouts of a language model on a cluster."""
+"""`sizeup llm`: memory, capacity, times and verdict of a language model on a cluster."""
 
 from __future__ import annotations
 
 import re
+import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sizeup.cli import completion
 from sizeup.cli.options import Json
-from sizeup.cli.runner import command
+from sizeup.cli.runner import FAILED, INCOMPLETE, command
 from sizeup.errors import SizeupError
+
+if TYPE_CHECKING:
+    from sizeup.serving.results.diffusion import Diffusion
+    from sizeup.serving.results.llm import Serving
 
 EXAMPLE = "Example: sizeup llm config.json -d 8xh100/vllm --in 4096 --out 512 --concurrency 1:256"
 _TOKENS = re.compile(r"([0-9]{1,12})([km]?)", re.IGNORECASE)
 _SCALES = {"": 1, "k": 1 << 10, "m": 1 << 20}
 _RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 _MOST_COUNTS = 100
+_EXIT_CODES = {"yes": 0, "no": FAILED, "undetermined": INCOMPLETE}
 
 
 class By(str, Enum):
@@ -34,7 +40,8 @@ def llm(
         str,
         typer.Argument(
             metavar="CONFIG",
-            help="A config.json, the folder of a checkpoint, or a .gguf file.",
+            help="A config.json, the folder of a checkpoint, or a .gguf file; of diffusers, the config.json"
+            " of a transformer or the folder of a pipeline.",
             show_default=False,
         ),
     ],
@@ -107,13 +114,17 @@ def llm(
     ttft: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="List the layouts whose TTFT is at most TIME, e.g. 1s.", show_default=False
+            metavar="TIME",
+            help="Maximum time to the first token: list the layouts that reach it, e.g. 1s.",
+            show_default=False,
         ),
     ] = None,
     tpot: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="List the layouts whose TPOT is at most TIME, e.g. 30ms.", show_default=False
+            metavar="TIME",
+            help="Maximum time per output token: list the layouts that reach it, e.g. 30ms.",
+            show_default=False,
         ),
     ] = None,
     price: Annotated[
@@ -166,9 +177,52 @@ def llm(
     image_size: Annotated[
         str | None,
         typer.Option(
-            metavar="WxH", help="Width and height of an image in pixels, e.g. 1024x768.", show_default=False
+            metavar="WxH",
+            help="Width and height of an image in pixels, e.g. 1024x768 (default of a diffusion transformer:"
+            " 1024x1024).",
+            show_default=False,
         ),
     ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Denoising steps of an image of a diffusion transformer, e.g. 50 (default: 28).",
+            show_default=False,
+        ),
+    ] = None,
+    guidance: Annotated[
+        bool,
+        typer.Option(
+            "--guidance",
+            help="Classifier-free guidance of a diffusion transformer: two inferences per step.",
+        ),
+    ] = False,
+    text_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Tokens of the text of a diffusion transformer, e.g. 256 (default: as the pipeline pads).",
+            show_default=False,
+        ),
+    ] = None,
+    expected: Annotated[
+        bool,
+        typer.Option(
+            "--expected",
+            help="Compare expected times with --ttft and --tpot, not the prediction interval.",
+        ),
+    ] = False,
+    remedies: Annotated[
+        bool,
+        typer.Option(
+            "--remedies/--no-remedies",
+            help="Search for and verify changes that make it fit (default: on).",
+            show_default=False,
+        ),
+    ] = True,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="List the N best layouts, e.g. 10.")] = 5,
     by: Annotated[
         By, typer.Option(metavar="memory|communication", help="Order of the layouts, e.g. communication.")
@@ -180,37 +234,76 @@ def llm(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write a .html or .json file, e.g. llm.html.",
+            help="Write a .html or .json file, or the check as .md, .xml (JUnit) or .codequality.json"
+            " (GitLab), e.g. llm.html; repeatable.",
             show_default=False,
         ),
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the check as Markdown for a pull request comment.")
+    ] = False,
+    github: Annotated[
+        bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")
+    ] = False,
 ) -> None:
     """Report whether a language model fits GPUs, how many sequences of which context, and in which layout.
 
-    Only the configuration is read; nothing is downloaded or run.
+    Only the configuration is read; nothing is downloaded or run. Exit codes: 0 the largest concurrency fits
+    and reaches --ttft and --tpot; 1 not; 2 an error; 3 undetermined. Of a diffusion transformer, weights,
+    FLOPs and the least time per image are reported.
     """
     from sizeup import render
     from sizeup.cli import terminal
-    from sizeup.render import envelope
     from sizeup.serving.api import llm as api
-    from sizeup.serving.render.console import llm as console
+    from sizeup.serving.api.diffusion import STEPS
+    from sizeup.serving.models.diffusion import is_diffusion
 
+    kind = "Diffusion" if is_diffusion(config) else "Serving"
+    if kind == "Diffusion":
+        steps = steps or STEPS
     for path in file or ():
-        render.check_path("Serving", path)
-    serving = api.llm(
-        config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
-        concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout, rate=rate,
-        trace=trace, shared_prefix=tokens_of(shared_prefix or "0", "--shared-prefix"), ttft=ttft, tpot=tpot,
-        price=price, draft=draft, draft_tokens=draft_tokens, acceptance=acceptance,
-        disaggregate=disaggregate, images=images, image_size=image_size, ram=ram,
-    )  # fmt: skip
+        render.check_path(kind, path)
+    arguments: dict[str, Any] = {
+        "target": device, "input": tokens_of(input, "--in"), "output": tokens_of(output, "--out"),
+        "concurrency": counts_of(concurrency), "weights": weights, "kv": kv, "layout": layout, "rate": rate,
+        "trace": trace, "shared_prefix": tokens_of(shared_prefix or "0", "--shared-prefix"), "ttft": ttft,
+        "tpot": tpot, "price": price, "draft": draft, "draft_tokens": draft_tokens, "acceptance": acceptance,
+        "disaggregate": disaggregate, "images": images, "image_size": image_size, "ram": ram,
+        "expected": expected, "remedies": remedies, "steps": steps, "guidance": guidance,
+        "text_tokens": text_tokens,
+    }  # fmt: skip
+    result: Serving | Diffusion = api.llm(config, **arguments)
     for path in file or ():
-        serving.save(path)
-    if json:
-        terminal.print_json(envelope.json_lines(serving))
-    else:
-        console.render(serving, terminal.output(), top, by.value)
+        result.save(path)
+    _print(result, top, by, as_json=json, as_markdown=markdown, annotated=github)
     terminal.print_written(file or ())
+    code = _EXIT_CODES[result.verdict]
+    if code:
+        sys.stdout.flush()
+        raise typer.Exit(code)
+
+
+def _print(
+    result: Serving | Diffusion, top: int, by: By, *, as_json: bool, as_markdown: bool, annotated: bool
+) -> None:
+    from sizeup.cli import terminal
+    from sizeup.cli.check import print_annotations
+    from sizeup.render import envelope
+    from sizeup.serving.render import checks
+    from sizeup.serving.render.console import diffusion as image_console
+    from sizeup.serving.render.console import llm as console
+    from sizeup.serving.results.diffusion import Diffusion
+
+    if as_json:
+        terminal.print_json(envelope.json_lines(result))
+    elif isinstance(result, Diffusion):
+        image_console.render(result, terminal.output())
+    elif as_markdown:
+        sys.stdout.writelines(checks.markdown_lines(result))
+    else:
+        console.render(result, terminal.output(), top, by.value)
+    if annotated and not isinstance(result, Diffusion) and result.check is not None:
+        print_annotations((result.check,))
 
 
 def tokens_of(text: str, option: str) -> int:

@@ -112,7 +112,7 @@ def memory_of(cluster: Cluster, engine: Engine) -> int:
     device, memory = cluster.device, cluster.memory_bytes
     if not engine.is_local and not is_gpu(device):
         local = local_engine(device)
-        use = f"sizeup llm and check take -d {device.name}/{local}" if local else "e.g. -d rtx-4090/llamacpp"
+        use = f"sizeup llm takes -d {device.name}/{local}" if local else "e.g. -d rtx-4090/llamacpp"
         raise TargetError(
             f"{device.name} is a {device.device_class}; what {engine.title} reserves is known for GPUs alone;"
             f" {use}"

@@ -171,7 +171,7 @@ def server_engine(name: str, device: Device) -> Engine:
     engine = engine_of(name, device)
     if engine.is_local:
         raise TargetError(
-            f"{device.name}/{engine.name} runs one sequence at a time: sizeup llm and sizeup check take it,"
+            f"{device.name}/{engine.name} runs one sequence at a time: sizeup llm takes it,"
             " sweeps and grids do not"
         )
     return engine

@@ -59,8 +59,7 @@ def check_local(cluster: Cluster, engine: Engine, options: Mapping[str, object])
     device = cluster.device
     option = next((name for name, value in options.items() if value is not None), None)
     if option is not None:
-        use = "; sizeup check takes it" if option in ("--ttft", "--tpot") else ""
-        raise SizeupError(f"{option} is not supported on {device.name}: it is of servers with GPUs{use}")
+        raise SizeupError(f"{option} is not supported on {device.name}: it is of servers with GPUs")
     if engine.name not in device.runtimes:
         known = local_engine(device)
         use = f"; use -d {device.name}/{known}" if known else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from sizeup.errors import CorruptModel, LoadError, SizeupError
-from sizeup.files import exists, is_folder
+from sizeup.files import exists, is_file, is_folder
 from sizeup.formats.config_json import parse_json
 from sizeup.serving.models.architecture import Weight
 from sizeup.serving.models.modules import Modules
@@ -80,16 +80,36 @@ def _row_counts(image_tokens: int, text_tokens: int) -> dict[Rows, int]:
     return {"image": image_tokens, "text": text_tokens, "both": image_tokens + text_tokens, "once": 1}
 
 
+def is_diffusion(source: object) -> bool:
+    """Whether a file or folder has a configuration of diffusers, supported or not."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    path = _configuration(source)
+    if path.suffix.lower() != ".json" or not is_file(path):
+        return False
+    try:
+        content = parse_json(path, str(path))
+    except LoadError:  # reported by whatever reads it
+        return False
+    return isinstance(content, dict) and "_class_name" in content and "model_type" not in content
+
+
+def _configuration(source: str | os.PathLike[str]) -> Path:
+    """The config.json of a transformer, also in the folder of its pipeline."""
+    path = Path(source)
+    if not is_folder(path):
+        return path
+    inner = path / "transformer" / "config.json"
+    return inner if exists(inner) else path / "config.json"
+
+
 def read_diffusion(source: str | os.PathLike[str], weights: str | None = None) -> DiffusionTransformer:
     """Return the diffusion transformer that a config.json of diffusers describes.
 
     `source` may be the folder of a pipeline. `weights` is the precision of the matrices of the blocks; others
     stay at 16 bits. Raises LoadError for a class, or a setting that may change sizes, that is not known.
     """
-    path = Path(source)
-    if is_folder(path):
-        inner = path / "transformer" / "config.json"
-        path = inner if exists(inner) else path / "config.json"
+    path = _configuration(source)
     content = parse_json(path, str(path))
     if not isinstance(content, dict):
         raise CorruptModel(f"{path}: not a configuration of diffusers")
@@ -103,7 +123,7 @@ def diffusion_of(content: Mapping[str, Any], source: str, weights: str | None = 
     build = CLASSES.get(class_name)
     if build is None:
         what = f"class {quoted(class_name)} is not supported" if class_name else "not a model of diffusers"
-        raise LoadError(f"{source}: {what}; sizeup diffusion reads {', '.join(CLASSES)}")
+        raise LoadError(f"{source}: {what}; sizeup llm reads {', '.join(CLASSES)}")
     if "quantization_config" in settings and weights is None:
         raise LoadError(
             f"{source}: quantization_config of diffusers is not supported; --weights PRECISION replaces it"

@@ -142,10 +142,7 @@ def architecture_of(
     if entry is None:
         diffusers = outer.text("_class_name")
         if diffusers:
-            raise LoadError(
-                f"{source}: {quoted(diffusers)} is a class of diffusers, not a language model;"
-                " sizeup diffusion reads diffusion transformers"
-            )
+            raise LoadError(f"{source}: {quoted(diffusers)} is a class of diffusers, not a language model")
         if not model_type:
             raise LoadError(f"{source}: no model_type; give the config.json of a language model")
         raise LoadError(

@@ -56,6 +56,11 @@ class Diffusion(Result):
         return "no" if total is not None and self.model.stored_bytes > total else "undetermined"
 
     @property
+    def verdict(self) -> Fits:
+        """The same as `fits`."""
+        return self.fits
+
+    @property
     def least_step_seconds(self) -> float | None:
         """Lower bound of one step; None if a peak rate of the device is unknown."""
         tokens = self.image_tokens, self.text_tokens

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sizeup.errors import SizeupError
+from sizeup.results.check import Check
 from sizeup.results.result import Result
 from sizeup.serving.memory.deployment import Deployment
 from sizeup.serving.memory.engines import Engine
@@ -36,6 +37,7 @@ from sizeup.targets.clusters import Cluster
 _MOST_CURVE = 1 << 16
 _CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
 _FITS: tuple[Fits, ...] = ("yes", "undetermined", "no")
+_VERDICTS: dict[bool | None, Fits] = {True: "yes", False: "no", None: "undetermined"}
 
 
 def _check_positive(name: str, count: object) -> None:
@@ -92,6 +94,7 @@ class Serving(Result):
     draft: Draft | None = None  # of speculative decoding
     disaggregation: Disaggregation | None = None  # the same GPUs, some for prompts and some for answers
     divisions: tuple[DivisionRow, ...] | None = None  # the best ones, if they were searched
+    check: Check | None = None  # of the largest concurrency, within limits of TTFT and TPOT
 
     def __repr__(self) -> str:
         target = f"{self.cluster.name}/{self.engine.name}"
@@ -156,6 +159,13 @@ class Serving(Result):
     def fits(self) -> Fits:
         """Whether the model, its buffers and the least concurrency that was asked for fit."""
         return self.fits_at(min(self.concurrency))
+
+    @property
+    def verdict(self) -> Fits:
+        """Whether the largest concurrency fits and reaches the goals: the verdict of the check."""
+        if self.check is None:
+            return self.fits_at(max(self.concurrency))
+        return _VERDICTS[self.check.fits]
 
     def fits_at(self, sequences: int) -> Fits:
         """Whether that number of concurrent sequences fits."""

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
+from sizeup.render.console.check import render as render_checks
 from sizeup.render.console.layout import FIT_STYLES, print_labeled, print_rows
 from sizeup.serving.render.console import disaggregation as llm_disaggregation
 from sizeup.serving.render.console import times as llm_times
@@ -26,7 +27,8 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     """Print the verdict, the memory of the fullest GPU, concurrency, layouts, and what was assumed."""
     console.print(Text(printable(title(serving)), style="bold"))
     print_labeled(console, "fits", verdict(serving), FIT_STYLES[serving.fits])
-    for text in serving.remedies:
+    check = serving.check if _is_check_shown(serving) else None
+    for text in serving.remedies if check is None or not check.remedies else ():
         print_labeled(console, remedy_label(serving), text)
     for label, text in facts(serving):
         print_labeled(console, label, text)
@@ -50,6 +52,17 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     for text in serving.assumptions:
         print_labeled(console, "assumed", text)
     print_labeled(console, "not modeled", "; ".join(serving.not_modeled))
+    if check is not None:
+        console.print()
+        render_checks((check,), console)
+
+
+def _is_check_shown(serving: Serving) -> bool:
+    """Whether times are limited, or the largest concurrency may not fit; `fits` states it of laptops."""
+    check = serving.check
+    if check is None:
+        return False
+    return len(check.limits) > 1 or (check.fits is not True and not serving.is_local)
 
 
 def title(serving: Serving) -> str:

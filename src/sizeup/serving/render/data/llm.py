@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sizeup.render import envelope
+from sizeup.render.data import check
 from sizeup.serving.render.data.grid import grid_of, six_digits
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def to_dict(serving: Serving, goal_rows: Sequence[GoalRow] | None = None) -> dic
         "output_tokens": serving.output,
         "fits": serving.fits,
         "remedies": list(serving.remedies),
+        "check": _check(serving),
         "max_sequences": {"low": low, "expected": serving.max_sequences(), "high": high},
         "max_context": serving.max_context(),
         "prefill_macs": serving.prefill_macs,
@@ -86,6 +88,14 @@ def to_dict(serving: Serving, goal_rows: Sequence[GoalRow] | None = None) -> dic
         "sources": list(serving.sources),
         "grid": grid_of(serving.grid(), serving),
     }
+
+
+def _check(serving: Serving) -> dict[str, Any] | None:
+    """What is of the check alone: model, target and version are those of the estimate."""
+    if serving.check is None:
+        return None
+    content = check.to_dict(serving.check)
+    return {name: content[name] for name in ("fits", "verdict", "caveats", "limits", "remedies")}
 
 
 def _memory(serving: Serving) -> dict[str, Any]:
