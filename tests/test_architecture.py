@@ -103,6 +103,17 @@ def cpu_milliseconds(statement: str) -> float:
 
 
 MOST_MODULES = 150
+SMALL_LANGUAGE_MODEL = json.dumps(
+    {
+        "model_type": "llama",
+        "vocab_size": 1000,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
+)
 
 
 @pytest.mark.extras
@@ -128,7 +139,79 @@ finally:
     imported = ended.stderr.splitlines()[-1].split()
     assert len(imported) <= MOST_MODULES
     rooms = {name.split(".")[1] for name in imported if "." in name}
-    assert rooms.isdisjoint({"language_models", "serving", "rewrite", "mixed_precision", "latency"})
+    assert rooms.isdisjoint({"serving", "rewrite", "mixed_precision", "latency"})
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(
+    ("arguments", "is_served"),
+    [
+        (["check", "model.tflite", "-d", "stm32f746"], False),
+        (["check", "--budget", "budgets.toml"], False),
+        (["check", "config.json", "-d", "8xh100/vllm"], False),  # states what to type
+        (["analyze", "model.tflite", "-d", "stm32f746", "-o", "report.html"], False),
+        (["plan", "model.tflite"], False),
+        (["devices", "--for", "model.tflite"], False),
+        (["devices", "dgx-h100"], False),
+        (["sweep", "spec.toml", "-o", "out", "--in-process"], False),
+        (["llm", "config.json", "-d", "8xh100/vllm"], True),
+    ],
+)
+def test_serving_is_imported_for_language_models_alone(
+    arguments: list[str], is_served: bool, tmp_path: Path
+) -> None:
+    from micro_kernels import CASES
+
+    content = next(case for case in CASES if "CONV_2D" in case.name).pack()
+    (tmp_path / "model.tflite").write_bytes(content)
+    (tmp_path / "config.json").write_text(SMALL_LANGUAGE_MODEL, "utf-8")
+    target = 'target = "stm32f746/tflm"\n'
+    (tmp_path / "budgets.toml").write_text(f'[[budget]]\nmodels = "*.tflite"\n{target}', "utf-8")
+    spec = 'models = ["model.tflite"]\ntargets = ["stm32f746/tflm"]\n'
+    (tmp_path / "spec.toml").write_text(spec, "utf-8")
+    code = f"""
+import sys
+from sizeup.cli import main
+try:
+    main({arguments!r})
+finally:
+    print(*(name for name in sys.modules if name.startswith("sizeup.serving")), file=sys.stderr)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode in (0, 1, 3) or "type: sizeup llm" in ended.stderr, ended.stderr
+    assert bool(ended.stderr.splitlines()[-1].split()) is is_served, ended.stderr
+
+
+# Modules that name modules of serving as texts, to import them on first use; no module imports them.
+NAME_SERVING = {
+    "sizeup",
+    "sizeup.cli.calibrate",
+    "sizeup.cli.commands",
+    "sizeup.render",
+    "sizeup.sweeps.models",
+}
+
+
+def test_nothing_outside_imports_serving() -> None:
+    """The annotations of the public names are seen by type checkers alone."""
+    naming = set()
+    for module, names in imported_modules(SOURCE).items():
+        if module.partition(".serving")[1]:
+            continue
+        assert module == "sizeup" or not [name for name in names if name.startswith("sizeup.serving")], module
+        path = SOURCE.parent.joinpath(*module.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and re.match(r"(sizeup\.)?serving\.\w", text):
+                naming.add(module)
+    assert naming == NAME_SERVING
+    tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
+    checked = [node for block in tree.body if isinstance(block, ast.If) for node in ast.walk(block)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    served = [node for node in imports if (node.module or "").startswith("sizeup.serving")]
+    assert served
+    assert all(any(node is other for other in checked) for node in served)
 
 
 LAZY = ["checks", "memory", "backends.tflm", "mixed_precision", "runtimes"]
