@@ -450,14 +450,14 @@ def test_names_on_the_architecture_page_exist() -> None:
 @pytest.mark.parametrize(
     ("current", "stale"),
     [
-        ("`checks/capacity`", "`checks/room`"),
+        ("`checks/limits`", "`checks/room`"),
         ("`formats/onnx/`: `model`, `read`", "`formats/onnx/`: `model`, `reader`"),
         ("`commands`, `runner`", "`commands`, `exits`"),
         ("`packing` for offsets", "`arena` for offsets"),
         ("`engine/local`", "`engine/here`"),
         ("`static/precision_map.js`", "`static/mixture.js`"),
         ("`mixed_precision.assign`", "`mixed_precision.assigned`"),
-        ("`limits.MemoryPart`", "`limits.Part`"),
+        ("`backend.backend_of`", "`backend.of`"),
         ("`MemoryFit.fits`", "`MemoryFit.suits`"),
         ("`SymbolicCost`", "`FreeCost`"),
         ('`op_kind_of("onnx", "Conv")`', '`kind_of("onnx", "Conv")`'),

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sizeup.backends import MemoryPart
 from sizeup.checks import Needs, fit_memory
-from sizeup.checks.limits import MemoryPart
 from sizeup.cost import count
 from sizeup.formats import load
 from sizeup.targets import target

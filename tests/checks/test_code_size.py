@@ -8,8 +8,9 @@ import pytest
 
 import sizeup
 from checks.boards import room_of
+from sizeup.backends.banks import BUILD_NOTE
+from sizeup.backends.tflm.code_size import _sizes
 from sizeup.checks import MemoryPart
-from sizeup.checks.code_size import BUILD_NOTE, _sizes
 
 pytestmark = pytest.mark.extras
 

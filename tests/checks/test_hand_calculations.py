@@ -9,11 +9,13 @@ import pytest
 
 from networks import three_convolutions, with_unknown
 from sizeup import targets
+from sizeup.backends.banks import board_flash, board_ram
+from sizeup.backends.compiled import NpuFit
+from sizeup.backends.tflm.needs import TflmNeeds
+from sizeup.backends.vela.compiled import _builds, accelerators_of, dram_note, npu_ram_parts
 from sizeup.checks import MEASURES, Limit, MemoryFit, Needs, Subject, fit_memory
-from sizeup.checks.board_memory import board_flash, board_ram
 from sizeup.checks.evaluate import LimitSpec, evaluate_limits, layer_limits
 from sizeup.checks.measures import _npu_arena
-from sizeup.checks.npu import NpuFit, _builds, accelerators_of, dram_note, npu_ram_parts
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
 from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder, Quant
@@ -331,9 +333,8 @@ def test_scratch_of_a_depthwise_convolution_follows_the_vector_instructions(
     graph = three_convolutions()
     ops = [replace(op, attrs={**op.attrs, "groups": 32}) if "depth" in op.scope else op for op in graph.ops]
     graph = replace(graph, ops=tuple(ops[:2]), outputs=ops[1].outputs)
-    bounds = Needs(graph, count(graph), precision("int8")).converted_arena(
-        targets.target(f"{target}/tflm-cmsis-nn")
-    )
+    needs = Needs(graph, count(graph), precision("int8")).part(TflmNeeds)
+    bounds = needs.converted_arena(targets.target(f"{target}/tflm-cmsis-nn"))
     assert bounds is not None
     assert bounds.head[0] == 2 * 32_768 + scratch
 

@@ -11,8 +11,8 @@ import pytest
 import sizeup
 from networks import three_convolutions
 from sizeup import latency, targets
+from sizeup.backends import MemoryNeed, MemoryPart
 from sizeup.checks import MemoryFit, Needs
-from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.ranking import (
     BoardFit,
     Reason,

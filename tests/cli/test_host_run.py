@@ -21,8 +21,7 @@ import sizeup
 from cli.running import Run
 from formats.tflite.factory import File, options
 from micro_kernels import Case, Value
-from sizeup.backends.tflm import support
-from sizeup.checks import host_run
+from sizeup.backends.tflm import host_run, support
 from sizeup.runtimes import inference
 from sizeup.runtimes.inference import Inference, infer_once
 from sizeup.runtimes.process import Library
@@ -240,7 +239,7 @@ def test_without_the_interpreter_only_run_is_an_error(
 ) -> None:
     path = _write(tmp_path, NO_BLOCK)
     absent = Library("TFLite Micro", "no_such_module", "tflite-micro", "measure")
-    monkeypatch.setattr(host_run, "_LIBRARY", absent)
+    monkeypatch.setattr(host_run, "interpreter", lambda: absent)
     assert (run("check", path, *TARGET).code, "host" in run("check", path, *TARGET).out) == (0, False)
     ended = run("check", path, *TARGET, "--run")
     assert ended.code == 2

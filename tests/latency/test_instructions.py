@@ -14,10 +14,10 @@ pytest.importorskip("scipy", reason="the formulas are fitted with scipy")
 
 import sizeup
 from fitting import instructions as fitting
+from sizeup.backends.tflm.cycles import cores
+from sizeup.backends.tflm.instructions import Instructions, _convolution_sizes, _taps_inside, formula_file
 from sizeup.backends.tflm.kernel import Window
 from sizeup.errors import TargetError
-from sizeup.latency.cycles import cores
-from sizeup.latency.instructions import Instructions, _convolution_sizes, _taps_inside, formula_file
 
 if sys.version_info >= (3, 11):
     import tomllib

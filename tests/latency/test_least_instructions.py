@@ -17,11 +17,13 @@ from fitting import instructions as fitting
 from latency.truth.tables import read
 from networks import three_convolutions
 from precision.test_choose import linear
+from sizeup.backends.tflm import cycles
+from sizeup.backends.tflm.cycles import least_cycles, least_instructions
+from sizeup.backends.tflm.instructions import instructions_of
 from sizeup.backends.tflm.layout import firmwares
 from sizeup.cost import count
-from sizeup.latency import cycles, execution_of
-from sizeup.latency.cycles import LeastInstructions, least_cycles, least_instructions
-from sizeup.latency.instructions import instructions_of
+from sizeup.latency import execution_of
+from sizeup.latency.counted import LeastInstructions
 from sizeup.render.console.check import render
 from sizeup.targets import target
 

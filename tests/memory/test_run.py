@@ -52,7 +52,7 @@ def test_a_storage_is_there_for_every_operator_that_uses_it() -> None:
 
 def test_only_the_report_speaks_of_the_run() -> None:
     graph = _written_over(RecordedRun((0, 1, 1, 1, 2), (3, 3, 3)))
-    assert overview(graph, None, 32).usage.peak_bytes == 23
+    assert overview(graph, None).usage.peak_bytes == 23
     assert usage(graph).live_bytes.tolist() == usage(replace(graph, recorded_run=None)).live_bytes.tolist()
 
 

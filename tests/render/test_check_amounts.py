@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sizeup.checks.limits import Contribution, Limit, MemoryPart
+from sizeup.backends import MemoryPart
+from sizeup.checks.limits import Contribution, Limit
 from sizeup.render.console.check import cells, details, over
 from sizeup.render.vocabulary import contributions_text, part_text
 from sizeup.results.check import Check

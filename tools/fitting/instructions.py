@@ -1,6 +1,6 @@
 """Fits the instruction formulas of TFLite Micro's kernels to counts on emulated Cortex-M cores.
 
-Writes src/sizeup/latency/instructions.toml. `python -m fitting.instructions` in the folder `tools`, with the
+Writes src/sizeup/backends/tflm/instructions.toml. `python -m fitting.instructions` in `tools`, with the
 measurements of `boards.py`.
 """
 
@@ -23,10 +23,10 @@ from scipy.optimize import nnls
 from boards import LIBRARIES, ROOT, build_of, files, graph, measurements
 from fitting.tiny import file_of_benchmark
 from latency.truth.tables import read
+from sizeup.backends.tflm.instructions import Formula, firmware_name, sizes_of, variants
 from sizeup.backends.tflm.kernel import Call
-from sizeup.latency.instructions import Formula, firmware_name, sizes_of, variants
 
-OUTPUT = ROOT / "src" / "sizeup" / "latency" / "instructions.toml"
+OUTPUT = ROOT / "src" / "sizeup" / "backends" / "tflm" / "instructions.toml"
 PAGE = ROOT / "docs" / "instructions.md"
 CORES = ("m3", "m4", "m55")  # m7 executes the code of m4
 _STEP = {"m3": 40, "m4": 40, "m55": 31}  # counts are multiples of it
@@ -56,7 +56,7 @@ _SIMPLE = ("calls", "results", "macs", "taps")  # of variants with few operators
 _ASSUMED_ERROR = 0.7  # of those: a factor of two
 _HEAD = """\
 # Instructions of TFLite Micro's kernels on Arm Cortex-M cores, written by tools/fitting/instructions.py.
-# A formula is a sum of coefficients times sizes (see sizeup.latency.instructions). `error` is the 90 %
+# A formula is a sum of coefficients times sizes (see sizeup.backends.tflm.instructions). `error` is the 90 %
 # quantile of |log(estimated / counted)| over models that the fit did not see.
 
 [sources]

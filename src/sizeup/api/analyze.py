@@ -12,6 +12,7 @@ from sizeup import cost, dtypes
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.models import Source, check_report_options, count, counted, load, load_at_precision
 from sizeup.api.npu import file_of, npu_fit
+from sizeup.backends import backend_of
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, NoLatency, SizeupError, TargetError
 from sizeup.files import is_file
@@ -21,7 +22,7 @@ from sizeup.results.report import Report, report_of
 from sizeup.units import plural
 
 if TYPE_CHECKING:
-    from sizeup.checks.npu import NpuFit
+    from sizeup.backends.compiled import NpuFit
     from sizeup.closed_forms.cost import SymbolicCost
     from sizeup.closed_forms.latency import SymbolicEstimate
     from sizeup.latency import Basis, Estimate
@@ -286,7 +287,7 @@ def _counts_instructions(
     free_cost: SymbolicCost, target: Target, basis: Basis | None, estimate_cost: Callable[[Cost], Estimate]
 ) -> bool:
     """Whether the basis is `instructions`, which has no closed forms; raises TargetError if it must be."""
-    if basis != "instructions" and (basis is not None or not target.runtime.micro):
+    if basis != "instructions" and (basis is not None or not backend_of(target).counts_instructions):
         return False
     try:
         return estimate_cost(free_cost.cost_at(**free_cost.graph.example)).basis == "instructions"
@@ -363,7 +364,7 @@ def _estimate(
     from sizeup import latency
 
     if npu is not None and target is not None and basis in (None, "vela") and coefficients is None:
-        from sizeup.checks.npu import npu_estimate
+        from sizeup.backends.vela.compiled import npu_estimate
 
         return npu_estimate(graph_cost, target, npu)
     table = None

@@ -16,6 +16,7 @@ from sizeup.api.check import SECONDS, Model, build_check, int_limit, settings_fi
 from sizeup.api.check_each import Progress, check_each, doubted, error_check
 from sizeup.api.check_options import command_options
 from sizeup.api.limits import NO_LIMITS, WorkLimits
+from sizeup.backends import backend_of
 from sizeup.errors import BudgetError, UnboundDimension
 from sizeup.files import exists
 from sizeup.units import toml_key
@@ -75,7 +76,6 @@ def run_budgets(
 ) -> tuple[tuple[Check, ...], tuple[Update, ...]]:
     """The checks of `check_budgets`, and the baselines files that were written."""
     from sizeup.api.policy import Policy
-    from sizeup.checks.host_run import require_interpreter
     from sizeup.checks.policy import open_policy
     from sizeup.checks.revision import open_revision
 
@@ -88,8 +88,8 @@ def run_budgets(
             raise BudgetError(f"{path}: baselines are updated in the work tree; name a budget file of it")
         for budget in budgets.budgets:
             target = _target(budgets, budget)
-            if run:
-                require_interpreter(target)
+            if run and target is not None:
+                backend_of(target).require_interpreter()
             check_precision(_precision(budgets, budget))
         revision = None if against is None else open_revision(against)
         policy = Policy(budgets, source, revision, Path(copies) / "against")

@@ -24,6 +24,7 @@ from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.limits import NO_LIMITS, WorkLimits
 from sizeup.api.models import Source, counted, load, load_at_precision
 from sizeup.api.npu import unchanged_file
+from sizeup.backends import backend_of
 from sizeup.errors import SizeupError
 from sizeup.files import is_file
 from sizeup.formats import Inputs
@@ -179,10 +180,8 @@ class _Checker:
             if MEASURES[name].needs_target and self._target is None:
                 raise SizeupError(f"--{name} needs a target: add -d TARGET")
         check_precision(options.precision)
-        if options.run:
-            from sizeup.checks.host_run import require_interpreter
-
-            require_interpreter(self._target)
+        if options.run and self._target is not None:
+            backend_of(self._target).require_interpreter()
 
     def check(self, source: Source, revision: Revision | None = None) -> Check:
         from sizeup.checks import LimitSpec, Subject
@@ -225,7 +224,6 @@ def build_check(
     """The check of a loaded model against all specs; `reference` is the git revision to compare with."""
     from sizeup.checks import Limit, evaluate_limits, verdict
     from sizeup.checks.evaluate import changes
-    from sizeup.checks.host_run import run_on_host
     from sizeup.checks.measures import latency_caveats
     from sizeup.checks.remedy_case import MAX_OPERATORS, Case
     from sizeup.results.check import Check
@@ -242,9 +240,7 @@ def build_check(
     is_over = verdict(limits, unsupported_reason) is False
     file = None if model.is_changed else model.file
     is_unsupported = unsupported_reason is not None
-    host_run = run_on_host(
-        subject.needs, subject.target, file, run, is_over=is_over, is_unsupported=is_unsupported
-    )
+    host_run = subject.host_run(file, run, is_over=is_over, is_unsupported=is_unsupported)
     if host_run is not None:
         caveats += (host_run.caveat,) if host_run.caveat else ()
         unsupported_reason = unsupported_reason or host_run.unsupported_reason

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.api.models import Source
+from sizeup.backends import backend_of
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.files import is_file
@@ -14,7 +15,7 @@ from sizeup.graph import Graph
 from sizeup.results.report import Report
 
 if TYPE_CHECKING:
-    from sizeup.checks.npu import NpuFit
+    from sizeup.backends.compiled import NpuFit
     from sizeup.targets import Target
 
 
@@ -27,13 +28,13 @@ def npu_fit(
     target: Target | None,
 ) -> NpuFit | None:
     """The model compiled for the Ethos-U of a target; None if the target has none."""
-    if target is None or target.runtime.micro != "ethos-u":
+    if target is None or not backend_of(target).compiles_models:
         return None
     from sizeup.checks import Needs
 
     file = unchanged_file(source)
     size = None if file is None else file.stat().st_size
-    return Needs(graph, graph_cost, dtype, size, original, file).npu(target)
+    return backend_of(target).compiled(Needs(graph, graph_cost, dtype, size, original, file))
 
 
 def unchanged_file(source: Source) -> Path | None:

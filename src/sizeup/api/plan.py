@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.api.analyze import check_precision, target_of
 from sizeup.api.models import Source, load_at_precision
+from sizeup.backends import backend_of
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
 from sizeup.results.plan import Plan
@@ -78,12 +79,11 @@ def _as_run(graph: Graph, target: Target) -> tuple[Graph, MicroArena | None]:
     """The graph of a file as the kernels of a target run it, and the arena of the file there."""
     from sizeup.backends.tflm import file_arena
     from sizeup.backends.tflm.as_run import graph_as_run
-    from sizeup.rewrite.target_arena import builds_of, check_runs
 
-    if not target.runtime.micro or graph.format != "tflite":
+    if not backend_of(target).honors_plans or graph.format != "tflite":
         raise SizeupError(f"{target.name}: a plan for a target needs TFLite Micro and a .tflite file")
-    check_runs(graph, target)
-    build = builds_of(target)[-1]
+    backend_of(target).check_runs(graph)
+    build = backend_of(target).builds()[-1]
     return graph_as_run(graph, build), file_arena.tflm_arena(graph, build)
 
 

@@ -6,11 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sizeup.backends.tflm import FIRMWARE, Build, MicroArena
+from sizeup.backends.backend import backend_of
+from sizeup.backends.tflm import MicroArena
 from sizeup.backends.tflm.file_arena import tflm_arena, unsupported_reason
+from sizeup.backends.tflm.needs import firmwares_of
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
 from sizeup.memory.usage import Usage, usage
+from sizeup.targets import Target, word_bits_of
 
 if TYPE_CHECKING:
     from sizeup.memory.cuda_usage import DeviceMemory
@@ -50,31 +53,22 @@ class Overview:
         return f"<Memory: {', '.join(known) or self.usage.unavailable_reason}>"
 
 
-def overview(
-    graph: Graph,
-    precision: DType | None,
-    word_bits: int,
-    *,
-    firmware: Build = FIRMWARE,
-    on_gpu: bool = False,
-    blas_workspace_bytes: int | None = None,
-) -> Overview:
+def overview(graph: Graph, precision: DType | None, target: Target | None = None) -> Overview:
     """Memory results with a search limited to the effort of a report; `best_schedule` can search longer.
 
-    TFLite Micro's arena depends on `word_bits`, the word size of the processor, and on its `firmware`. With
-    `on_gpu`, kernels of PyTorch run on a GPU. `blas_workspace_bytes` is set if PyTorch's caching allocator
-    manages its memory.
+    TFLite Micro's arena is that on the target; of several possible firmwares, the last needs most.
     """
+    on_gpu = target is not None and not target.is_cpu
     memory_usage = usage(graph, precision=precision, use_recorded_run=True, on_gpu=on_gpu)
     allocator = None
-    if blas_workspace_bytes is not None and not memory_usage.unknown_sizes:
-        from sizeup.memory.cuda_usage import device_memory
-
-        allocator = device_memory(
-            graph, memory_usage.buffers, precision=precision, blas_workspace_bytes=blas_workspace_bytes
-        )
-    arena = tflm_arena(graph, firmware) if precision is None else None
-    refused = unsupported_reason(graph, arena, firmware)
+    if target is not None and not memory_usage.unknown_sizes:
+        allocator = backend_of(target).allocated(graph, memory_usage, precision)
+    arena, refused, word_bits = None, None, word_bits_of(target)
+    # TFLite Micro runs the file that a compiler makes, not this one.
+    if target is None or not backend_of(target).compiles_models:
+        firmware = firmwares_of(target)[-1]
+        arena = tflm_arena(graph, firmware) if precision is None else None
+        refused = unsupported_reason(graph, arena, firmware)
     if graph.format not in _REORDERABLE or len(graph.ops) > _MAX_OPS or memory_usage.unknown_sizes:
         return Overview(memory_usage, None, None, None, arena, refused, word_bits, allocator)
     from sizeup.memory.schedule import best_schedule

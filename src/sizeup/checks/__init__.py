@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
-from sizeup.checks.limits import Contribution, Limit, MemoryNeed, MemoryPart, verdict
-from sizeup.checks.needs import Needs
+from sizeup.backends import EXTERNAL_RAM, MemoryFit, MemoryNeed, MemoryPart, Needs, fit_memory
+from sizeup.checks.limits import Contribution, Limit, verdict
 from sizeup.lazy import lazy_names
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sizeup import units
-from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit
+from sizeup.backends import EXTERNAL_RAM, MemoryFit
 from sizeup.latency import Estimate
 
 

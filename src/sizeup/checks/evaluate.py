@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from sizeup import units
-from sizeup.checks.capacity import EXTERNAL_RAM
+from sizeup.backends import EXTERNAL_RAM
 from sizeup.checks.limits import LAYER_MEASURES, Contribution, Growth, Limit
 from sizeup.checks.measures import MEASURES, Amount, Measure, Subject, check_limit, memory_limits
 from sizeup.errors import BudgetError
@@ -45,8 +45,7 @@ def evaluate_limits(subject: Subject, spec: LimitSpec) -> tuple[Limit, ...]:
         for name, most in spec.limits.items()
         if name not in covered
     ]
-    uses_record = subject.target is not None and subject.target.uses_recorded_shapes
-    if reasons := subject.graph.open_sizes(uses_record=uses_record):
+    if reasons := subject.open_sizes:
         limits = [
             limit if limit.name in (*covered, *_WITHOUT_SIZE) else _unbounded(limit, reasons)
             for limit in limits

@@ -1,4 +1,4 @@
-"""Limits and the amounts compared with them, parts of a memory, and parsers for amounts in budget files."""
+"""Limits and the amounts compared with them, and parsers for amounts in budget files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from sizeup import units
+from sizeup.backends.memory_need import MemoryNeed, MemoryPart
 from sizeup.errors import BudgetError, SizeupError
 from sizeup.targets import quantities
 from sizeup.units import quoted
@@ -119,73 +120,6 @@ def verdict(limits: tuple[Limit, ...], refused: str | None = None) -> bool | Non
     if refused or False in answers:
         return False
     return None if None in answers else True
-
-
-WORDS = {"ram": "RAM"}
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPart:
-    """A part of the bytes needed in a memory; `high_bytes` is None if there is no known upper bound."""
-
-    name: str
-    low_bytes: int
-    high_bytes: int | None
-    basis: str  # source of the number, or the assumption
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether both bounds are equal."""
-        return self.low_bytes == self.high_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryNeed:
-    """A memory of a device, and the parts of it that a model and its runtime need.
-
-    If the limit or the need is not known, `unknown` has the reasons. Without parts, no bound is known.
-    """
-
-    name: str  # 'ram' or 'flash'
-    limit_bytes: int | None
-    parts: tuple[MemoryPart, ...]
-    reserve_bytes: int = 0  # part of the limit that other software may take
-    source: str = ""  # the device or option that sets the limit
-    unknown: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    is_external: bool = False  # the memory is external to the chip, for a need that exceeds the one on it
-
-    @property
-    def title(self) -> str:
-        """Its name in text."""
-        return WORDS.get(self.name, self.name)
-
-    @property
-    def low_bytes(self) -> int:
-        """Lower bound of the need; 0 if nothing about it is known."""
-        return sum(part.low_bytes for part in self.parts)
-
-    @property
-    def high_bytes(self) -> int | None:
-        """Upper bound of the need; None if it is not known."""
-        known = [part.high_bytes for part in self.parts if part.high_bytes is not None]
-        return sum(known) if self.parts and len(known) == len(self.parts) else None
-
-    @property
-    def need_bytes(self) -> int:
-        """The upper bound of the need, or the lower bound if the upper one is not known."""
-        most = self.high_bytes
-        return self.low_bytes if most is None else most
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether the need is within the limit; None if undetermined."""
-        if self.limit_bytes is None:
-            return None
-        if self.low_bytes > self.limit_bytes:
-            return False
-        most = self.high_bytes
-        return True if most is not None and most + self.reserve_bytes <= self.limit_bytes else None
 
 
 QUANTITIES = {

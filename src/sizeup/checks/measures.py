@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, converted_parts, fit_memory
-from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
-from sizeup.checks.needs import Needs
-from sizeup.checks.npu import NpuFit, is_npu_target, npu_estimate
+from sizeup.backends import EXTERNAL_RAM, MemoryFit, MemoryNeed, Needs, backend_of, fit_memory
+from sizeup.backends.tflm.needs import TflmNeeds, converted_parts
+from sizeup.checks.limits import Contribution, Limit, Unit, limit_of
 from sizeup.cost import Column, Cost, count
 from sizeup.dtypes import DType
 from sizeup.errors import TargetError
@@ -20,6 +19,10 @@ from sizeup.graph import Graph, name_of
 from sizeup.targets import Target
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sizeup.backends.backend import HostRun
+    from sizeup.backends.compiled import NpuFit
     from sizeup.latency import EnergyEstimate, Estimate
     from sizeup.memory import Usage
 
@@ -118,17 +121,19 @@ def _peak(subject: Subject) -> Amount:
 def _arena(subject: Subject) -> Amount:
     """TFLite Micro's arena for .tflite files; for others, the memory plan that its planner would make."""
     needs = subject.needs
-    if subject.target is not None and is_npu_target(subject.target):
-        return _npu_arena(needs.npu(subject.target))
+    npu = None if subject.target is None else backend_of(subject.target).compiled(needs)
+    if npu is not None:
+        return _npu_arena(npu)
     if needs.usage.unknown_sizes:
         return _peak(subject)
-    arena, bounds = needs.arena(subject.target), needs.arena_bounds(subject.target)
+    micro = needs.part(TflmNeeds)
+    arena, bounds = micro.arena(subject.target), micro.arena_bounds(subject.target)
     if bounds is not None:
         assumptions = () if subject.target is not None else (_REFERENCE_KERNELS,)
         return Amount(*bounds, largest=subject.peak_tensors, assumptions=assumptions)
     if arena is not None:
         return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
-    if reason := needs.unsupported_reason(subject.target):
+    if reason := micro.unsupported_reason(subject.target):
         return Amount(None, None, None, f"TFLite Micro does not run this file: {reason}")
     if needs.usage.unmodeled:
         return _peak(subject)
@@ -269,6 +274,12 @@ class Subject:
         return fit_memory(self.needs, self.target, ram=self.ram_bytes, flash=self.flash_bytes)
 
     @property
+    def open_sizes(self) -> tuple[str, ...]:
+        """Why the sizes of tensors are only lower bounds; empty if they are known."""
+        uses_record = self.target is not None and backend_of(self.target).uses_recorded_shapes
+        return self.graph.open_sizes(uses_record=uses_record)
+
+    @property
     def is_in_external_ram(self) -> bool:
         """Whether activations are in external RAM, whose speed is not measured."""
         return self.memory_fit is not None and self.memory_fit.ram.is_external
@@ -276,14 +287,10 @@ class Subject:
     @cached_property
     def estimate(self) -> Estimate | str:
         """The latency on the target, or the reason why there is none."""
-        from sizeup import latency
-
         if self.target is None:
             return "latency needs a target: add -d TARGET"
         try:
-            if is_npu_target(self.target):
-                return npu_estimate(self.cost, self.target, self.needs.npu(self.target))
-            return latency.estimate(self.cost, self.target, self.precision)
+            return backend_of(self.target).estimate(self.needs)
         except TargetError as error:
             return str(error)
 
@@ -296,9 +303,9 @@ class Subject:
         if isinstance(estimate, str) or target is None:
             return None, None
         low, high = estimate.low, estimate.high
-        if low is None or not target.runtime.micro:
+        if low is None:
             return low, high
-        for graph in self.needs.written:
+        for graph in backend_of(target).converted_graphs(self.needs):
             try:
                 other = latency.estimate(count(graph), target)
             except TargetError:
@@ -306,6 +313,18 @@ class Subject:
             low = min(low, other.seconds if other.low is None else other.low)
             high = None if high is None or other.high is None else max(high, other.high)
         return low, high
+
+    def host_run(
+        self, file: Path | None, run: bool | None, *, is_over: bool, is_unsupported: bool
+    ) -> HostRun | None:
+        """One inference of the model's file on the host; see `Backend.host_run`."""
+        if self.target is not None:
+            return backend_of(self.target).host_run(
+                self.needs, file, run, is_over=is_over, is_unsupported=is_unsupported
+            )
+        from sizeup.backends.backend import not_run
+
+        return not_run(run)
 
     @cached_property
     def energy(self) -> EnergyEstimate | str:
@@ -325,15 +344,15 @@ class Subject:
 
     @cached_property
     def peak_tensors(self) -> tuple[Contribution, ...]:
-        """The tensors live at the peak, the largest first; none on an Ethos-U, whose plan is that of Vela."""
-        if self.target is not None and is_npu_target(self.target):
+        """The tensors live at the peak, the largest first; none if a compiler plans the memory."""
+        if self.target is not None and backend_of(self.target).compiles_models:
             return ()
         return tuple(Contribution(tensor.name, tensor.bytes) for tensor in self.usage.peak_tensors)
 
     @property
     def usage(self) -> Usage:
         """Memory use in the target's runtime; without a target as in a report."""
-        return self.needs.usage_as_run if self.target is None else self.needs.usage_on(self.target)
+        return self.needs.usage_as_run if self.target is None else backend_of(self.target).usage(self.needs)
 
     @cached_property
     def op_seconds(self) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from sizeup.backends import Needs, backend_of
 from sizeup.checks.limits import verdict
 from sizeup.checks.measures import Subject
-from sizeup.checks.needs import Needs
 from sizeup.checks.remedy_case import MEMORY, STORED, TIMED, Case, Remedy, as_options
 from sizeup.cost import count
 from sizeup.dtypes import DType, precision, precision_name
@@ -23,9 +23,7 @@ from sizeup.mixed_precision.options import OptionTable, options_of
 from sizeup.mixed_precision.recipes import QUANTIZERS
 from sizeup.units import plural
 
-_OFFERED = ("fp32", "fp16", "int8")
-# TFLite Micro has kernels for 4-bit weights, but no activations below 8 bits.
-_OFFERED_MICRO = ("fp32", "int8")
+_OFFERED = ("fp32", "int8")  # without a target
 _MOST_ROUNDS = 5
 _MOST_LAYERS = 400  # the search takes too long for more
 # The budget of a precision assignment, by the name of the limit.
@@ -62,7 +60,7 @@ def precision_remedies(case: Case) -> Iterator[Remedy]:
 def _offered(case: Case) -> list[DType]:
     """The precisions that the runtime supports, from high to low, none higher than the model's own."""
     target, graph = case.subject.target, case.subject.graph
-    names = _OFFERED_MICRO if target is None or target.runtime.micro else _OFFERED
+    names = _OFFERED if target is None else backend_of(target).offered_precisions
     outputs = [graph.tensors[i] for layer in layers(graph) for i in graph.ops[layer.op].outputs]
     widest = max((tensor.dtype.bits for tensor in outputs if tensor.follows_precision), default=0)
     supported = [name for name in names if target is None or name in target.runtime.dtypes]

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sizeup import units
-from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
-from sizeup.checks.needs import Needs
-from sizeup.checks.npu import is_npu_target, npu_estimate
+from sizeup.backends import EXTERNAL_RAM, MemoryFit, Needs, backend_of, fit_memory
 from sizeup.errors import TargetError
 from sizeup.formats.names import is_unreadable
-from sizeup.latency import Estimate, Execution, estimate, execution_of
+from sizeup.latency import Estimate, Execution, execution_of
 from sizeup.targets import (
     LATENCY_STANDINGS,
     Board,
@@ -97,11 +95,15 @@ def rank_boards(
 def _with_npu_missing(row: BoardFit, others: Sequence[BoardFit]) -> BoardFit:
     """The row of a board, with the reason if it is not that of the Ethos-U, which may be much faster."""
     for other in others:
-        if is_npu_target(other.target) and not is_npu_target(row.target) and other.fits is not False:
+        if _is_compiled(other) and not _is_compiled(row) and other.fits is not False:
             return replace(
                 row, npu_missing="; ".join(reason.text for reason in other.reasons) or other.latency_missing
             )
     return row
+
+
+def _is_compiled(row: BoardFit) -> bool:
+    return backend_of(row.target).compiles_models
 
 
 class _Estimates:
@@ -125,10 +127,7 @@ class _Estimates:
         return self._estimates[name]
 
     def _estimate(self, target: Target, executed: Execution) -> Estimate:
-        needs = self._needs
-        if is_npu_target(target):
-            return npu_estimate(needs.cost, target, needs.npu(target))
-        return estimate(needs.cost, target, needs.precision, executed=executed)
+        return backend_of(target).estimate(self._needs, executed=executed)
 
 
 def _board_fit(
@@ -240,7 +239,7 @@ def _best(rows: Sequence[BoardFit]) -> BoardFit:
     lower bound of the latency is known do not make it undetermined, except that of an Ethos-U. Reference
     kernels of TFLite Micro count only if no other runtime can hold the model, because they are much slower.
     """
-    optimized = [row for row in rows if row.target.runtime.micro != "reference"]
+    optimized = [row for row in rows if not backend_of(row.target).has_plain_kernels]
     if any(row.memory_fit.fits is not False for row in optimized):
         rows = optimized
     fitting = [row for row in rows if row.fits]
@@ -250,7 +249,7 @@ def _best(rows: Sequence[BoardFit]) -> BoardFit:
     undetermined = [
         row
         for row in rows
-        if row.fits is None and not (too_slow and row.seconds is None and not is_npu_target(row.target))
+        if row.fits is None and not (too_slow and row.seconds is None and not _is_compiled(row))
     ]
     if undetermined:
         return min(undetermined, key=_preference)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sizeup.backends import Needs
 from sizeup.checks.limits import Limit, Unit, verdict
 from sizeup.checks.measures import Subject
-from sizeup.checks.needs import Needs
 from sizeup.cost import count
 from sizeup.graph import Graph, Shape
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sizeup import units
+from sizeup.backends import backend_of
 from sizeup.checks.limits import verdict
 from sizeup.checks.measures import Subject
 from sizeup.checks.precision_remedies import precision_remedies
@@ -123,7 +124,7 @@ def rewrite_remedies(case: Case, time_limit: float) -> Iterator[Remedy]:
     )
     if case.needs_remedy(MEMORY):
         yield from _memory_remedies(case, options, file, is_tflite)
-    if case.needs_remedy(STORED) and is_tflite and (subject.target is None or subject.target.runtime.micro):
+    if case.needs_remedy(STORED) and is_tflite and _honors_plans(subject):
         packing = replace(options, reorder=False, plan=False, cluster=16, pack=True)
         packed = _optimize_remedy(case, file, packing, "--no-reorder --no-plan --cluster 16 --pack")
         if packed is not None:
@@ -137,13 +138,13 @@ def _memory_remedies(case: Case, options: OptimizeOptions, file: Path, is_tflite
         yield planned
     if not is_tflite or (planned and planned.fits):
         return
-    last, has_overlaps = planned, _has_reference_kernels(case.subject)
+    last, has_overlaps = planned, _allows_overlap(case.subject)
     for flags, changes in (
         ("--overlap", replace(options, overlap=True)),
         ("--split", replace(options, split=True)),
         ("--split --overlap", replace(options, split=True, overlap=True)),
     ):
-        if (changes.overlap and not has_overlaps) or (changes.split and not _has_micro(case.subject)):
+        if (changes.overlap and not has_overlaps) or (changes.split and not _honors_plans(case.subject)):
             continue
         remedy = _optimize_remedy(case, file, changes, flags)
         if remedy is not None and (last is None or remedy.changes != last.changes):
@@ -158,12 +159,12 @@ def _runtime(file: Path) -> Library:
     return RUNTIMES["tflm" if file.suffix.lower() == ".tflite" else "ort"]
 
 
-def _has_reference_kernels(subject: Subject) -> bool:
-    return subject.target is None or subject.target.runtime.micro == "reference"
+def _allows_overlap(subject: Subject) -> bool:
+    return subject.target is None or backend_of(subject.target).allows_overlap
 
 
-def _has_micro(subject: Subject) -> bool:
-    return subject.target is None or bool(subject.target.runtime.micro)
+def _honors_plans(subject: Subject) -> bool:
+    return subject.target is None or backend_of(subject.target).honors_plans
 
 
 def _optimize_remedy(case: Case, file: Path, options: OptimizeOptions, flags: str) -> Remedy | None:

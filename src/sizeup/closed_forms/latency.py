@@ -14,6 +14,7 @@ from sizeup.cost import Cost, count
 from sizeup.dtypes import DType
 from sizeup.errors import NoLatency
 from sizeup.graph import Graph, Tensor, without_gc
+from sizeup.latency.backend import latency_backend
 from sizeup.latency.estimate import BASES, Estimate, check_types
 from sizeup.latency.execution import Execution, Quantities, execution_of
 from sizeup.latency.gaps import dependent_steps
@@ -137,7 +138,7 @@ class SymbolicEstimate:
             return
         recurrent = dependent_steps(forms.forms.graph, self.options.target)
         target, example = self.options.target, forms.forms.example
-        sizes = example.graph.open_sizes(uses_record=target.uses_recorded_shapes)
+        sizes = example.graph.open_sizes(uses_record=latency_backend(target).uses_recorded_shapes)
         is_complete = not example.reasons and not recurrent and not sizes
         for chunk, work in forms.works(grid):
             times = latencies_of(work, self.options.target, self.options.basis, is_complete)

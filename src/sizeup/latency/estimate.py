@@ -12,12 +12,8 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.errors import NoLatency, SizeupError, TargetError
 from sizeup.formats.names import is_unreadable
 from sizeup.latency import coefficients, provenance
-from sizeup.latency.cycles import (
-    InstructionsPrediction,
-    LeastInstructions,
-    least_instructions,
-    predict_instructions,
-)
+from sizeup.latency.backend import latency_backend
+from sizeup.latency.counted import InstructionsPrediction, LeastInstructions
 from sizeup.latency.execution import Execution
 from sizeup.latency.execution import execution_of as kernels_of
 from sizeup.latency.gaps import dependent_steps, gaps, is_counted, steps_gap
@@ -177,7 +173,7 @@ class _Estimator:
         self.work = self.executed.work
         check_types(target, precision)
         recurrent = dependent_steps(cost.graph, target)
-        sizes = cost.graph.open_sizes(uses_record=target.uses_recorded_shapes)
+        sizes = cost.graph.open_sizes(uses_record=latency_backend(target).uses_recorded_shapes)
         self.is_complete = not cost.reasons and not recurrent and not sizes
         self.notes += gaps(cost)
         if recurrent:
@@ -198,7 +194,7 @@ class _Estimator:
         if calibration is not None and is_covered(self.work, calibration)[0]:
             fitted = predict_calibrated(self.work, self.target, calibration)
             seconds = float(fitted.seconds[0])
-            least = least_instructions(self.cost, self.target, self.precision, self.executed)
+            least = latency_backend(self.target).least_counted(self.cost, self.precision, self.executed)
             if least is not None and seconds < least.seconds:
                 self.notes.append(provenance.shorter_than_instructions(seconds, least))
                 unknown = np.full(1, np.nan)  # its interval would be as impossible
@@ -220,7 +216,7 @@ class _Estimator:
         return self._roofline()
 
     def _counted(self) -> InstructionsPrediction | None:
-        return predict_instructions(self.cost, self.target, self.precision, self.executed)
+        return latency_backend(self.target).counted(self.cost, self.precision, self.executed)
 
     def _instructions(self, counted: InstructionsPrediction) -> Estimate:
         if counted.unknown:

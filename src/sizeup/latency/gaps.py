@@ -12,6 +12,7 @@ from sizeup import units
 from sizeup.cost import Cost
 from sizeup.dtypes import DTYPES
 from sizeup.graph import ABSENT, Graph, Op
+from sizeup.latency.backend import latency_backend
 from sizeup.latency.model import Kernels
 from sizeup.latency.roofline import dtype_of
 from sizeup.latency.work import Flags, Floats, Work
@@ -23,10 +24,6 @@ NOTICEABLE = 0.02
 # Classes of kernels that compute each result; copies are left out, and batch norms, which converters fold.
 _COMPUTED = ("elementwise", "scaling", "softmax", "reduce", "pool", "layer_norm", "group_norm", "quantize")
 _PRODUCTS = ("conv", "depthwise", "linear", "matmul")
-# The fewest instructions per result in instructions.toml, and the fewest cycles of each: MAXIMUM of int8 with
-# Helium at 0.431 cycles; of the reference kernels, ELU of int8 at half a cycle.
-_CYCLES_PER_RESULT = 3.42 * 0.431
-_REFERENCE_CYCLES = 8.67 * 0.5
 
 _RECURRENT = ("lstm", "gru", "rnn")
 _STATE = {"torch": 1, "onnx": 5}  # the input with the state, of shape (directions, batch, units)
@@ -61,7 +58,7 @@ def uncounted_seconds(kernels: Kernels, work: Work, target: Target) -> Floats:
         work.totals(free * _is_in(work, names)) for names in (_COMPUTED, ("activation",))
     )
     fused = work.totals(results * _is_in(work, _PRODUCTS))
-    cycles = _REFERENCE_CYCLES if target.runtime.micro == "reference" else _CYCLES_PER_RESULT
+    cycles = latency_backend(target).least_cycles_per_result
     return np.asarray((computed + np.maximum(0.0, activations - fused)) * (cycles / clock))
 
 

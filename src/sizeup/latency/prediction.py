@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from sizeup.errors import NoLatency, TargetError
+from sizeup.errors import TargetError
+from sizeup.latency.backend import latency_backend
 from sizeup.latency.gaps import NOTICEABLE, uncounted_seconds
 from sizeup.latency.interval import PredictionInterval, unseen_share
 from sizeup.latency.model import Kernels, Rate, Rates, dtype_wildcard, kernels, rates_from
@@ -50,14 +51,8 @@ class CalibratedPrediction:
 
 
 def check_own_estimate(target: Target, basis: Basis | None = None) -> None:
-    """Raise NoLatency for an Ethos-U, which only Vela estimates; TargetError for `vela` on other targets."""
-    if target.runtime.micro == "ethos-u":
-        raise NoLatency(
-            f"{target.name}: the latency on an Ethos-U is that which Vela estimates for a .tflite file, in"
-            " analyze, check and compare"
-        )
-    if basis == "vela":
-        raise TargetError(f"{target.name}: only targets with an Ethos-U have the basis vela")
+    """Raise NoLatency if only the compiler of a target has its latency; TargetError for a foreign basis."""
+    latency_backend(target).check_basis(basis)
 
 
 def predict_calibrated(work: Work, target: Target, calibration: TargetCalibration) -> CalibratedPrediction:

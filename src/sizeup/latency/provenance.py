@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sizeup import units
-from sizeup.latency.cycles import InstructionsPrediction, LeastInstructions
+from sizeup.latency.counted import InstructionsPrediction, LeastInstructions
 from sizeup.latency.roofline import dtype_of
 from sizeup.targets import Slowdown, Target, TargetCalibration
 
@@ -60,7 +60,7 @@ def of_instructions(counted: InstructionsPrediction, target: Target) -> str:
     """The instructions of a network, and the cycles of each."""
     rate = counted.rate
     return (
-        f"{units.count(counted.instructions.total)} instructions (fitted to an emulated core) x"
+        f"{units.count(counted.instructions)} instructions (fitted to an emulated core) x"
         f" {rate.cycles:.3g} cycles ({rate.measurements} networks in microTVM) at {_clock(target)}"
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sizeup.latency.cycles import INSTRUCTION_PRECISIONS, cycles_per_instruction
+from sizeup.latency.backend import latency_backend
 from sizeup.latency.roofline import nearest_peak
 from sizeup.targets import Device, LatencyStanding, Standing, Target, current_catalog
 
@@ -17,15 +17,14 @@ def standing_of(target: Target) -> Standing:
     """
     catalog, runtime = current_catalog(), target.runtime
     calibration = catalog.calibration(target)
-    is_counted = calibration is None and cycles_per_instruction(target) is not None
     has_slowdown = catalog.slowdown(target) is not None
 
     def standing_at(dtype: str) -> LatencyStanding:
-        if runtime.micro == "ethos-u":
+        if latency_backend(target).compiles_models:
             return "vela"
         if calibration is not None and dtype in calibration.covered_precisions:
             return "calibrated"
-        if is_counted and dtype in INSTRUCTION_PRECISIONS:
+        if calibration is None and latency_backend(target).is_counted_at(dtype):
             return "instructions"
         if nearest_peak(target, dtype) is None:
             return "unknown"

@@ -9,7 +9,7 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.errors import NoLatency, TargetError
 from sizeup.graph import Graph
 from sizeup.latency import Basis, Estimate, estimate
-from sizeup.latency.cycles import predict_instructions
+from sizeup.latency.backend import latency_backend
 from sizeup.latency.execution import Execution
 from sizeup.targets import Target, current_catalog
 
@@ -31,7 +31,7 @@ def common_basis(graph: Graph, precisions: Sequence[DType], target: Target | Non
 
 
 def _counts_instructions(graph: Graph, target: Target) -> bool:
-    if not target.runtime.micro or graph.format != "tflite":
+    if not latency_backend(target).counts_instructions or graph.format != "tflite":
         return False
     try:
         return estimate(count(graph), target).basis == "instructions"
@@ -69,5 +69,5 @@ def latency_at(
 
 
 def _without_formula(cost: Cost, target: Target, precision: DType | None, executed: Execution) -> set[str]:
-    counted = predict_instructions(cost, target, precision, executed)
+    counted = latency_backend(target).counted(cost, precision, executed)
     return set() if counted is None else set(counted.unknown)

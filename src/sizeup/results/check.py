@@ -15,9 +15,9 @@ from sizeup.checks.measures import MEASURES
 from sizeup.results.result import Result
 
 if TYPE_CHECKING:
+    from sizeup.backends.backend import HostRun
+    from sizeup.backends.compiled import NpuFit
     from sizeup.checks import Remedy
-    from sizeup.checks.host_run import HostRun
-    from sizeup.checks.npu import NpuFit
 
 __all__ = [
     "MEASURE_UNITS",

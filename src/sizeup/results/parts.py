@@ -3,13 +3,13 @@
 Renderers use them in annotations, and import nothing else from an analysis.
 """
 
+from sizeup.backends.backend import HostRun
+from sizeup.backends.compiled import NpuFit
 from sizeup.backends.tflm import MicroArena
 from sizeup.calibration import Calibration
 from sizeup.checks import Change, Contribution, Limit, MemoryFit, MemoryNeed, MemoryPart, Remedy
 from sizeup.checks.baselines import Update
-from sizeup.checks.host_run import HostRun
 from sizeup.checks.limits import Growth
-from sizeup.checks.npu import NpuFit
 from sizeup.checks.ranking import BoardFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow

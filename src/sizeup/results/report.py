@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,10 +22,9 @@ from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 _MAX_BYTES = 1 << 60
 
 if TYPE_CHECKING:
+    from sizeup.backends.compiled import NpuFit
     from sizeup.backends.overview import Overview
-    from sizeup.backends.tflm import Build
     from sizeup.checks import MemoryFit
-    from sizeup.checks.npu import NpuFit
     from sizeup.conventions import ConventionCounts
     from sizeup.latency import (
         EnergyEstimate,
@@ -154,33 +153,8 @@ class Report(Result):
 
     def _memory(self) -> Overview:
         from sizeup.backends.overview import overview  # counting alone does not load the planner
-        from sizeup.targets import word_bits_of
 
-        memory = overview(
-            self.graph,
-            self.precision,
-            word_bits_of(self.target),
-            firmware=self._firmware,
-            on_gpu=self.target is not None and not self.target.is_cpu,
-            blas_workspace_bytes=self._blas_workspace_bytes,
-        )
-        # TFLite Micro runs the file that Vela compiled, not this one.
-        is_npu = self.npu is not None
-        return replace(memory, arena=None, unsupported_reason=None) if is_npu else memory
-
-    @property
-    def _firmware(self) -> Build:
-        """The firmware for TFLite Micro's arena; of several possible ones, the last needs most."""
-        from sizeup.backends.tflm import firmwares
-
-        architectures = () if self.target is None else self.target.architectures
-        return firmwares(architectures, "" if self.target is None else self.target.runtime.micro)[-1]
-
-    @property
-    def _blas_workspace_bytes(self) -> int | None:
-        """Set if PyTorch's caching allocator manages the memory of the target."""
-        is_managed = self.target is not None and self.target.gpu_process is not None
-        return self.target.blas_workspace_bytes if is_managed and self.target else None
+        return overview(self.graph, self.precision, self.target)
 
     def _fit_verdict(self) -> MemoryFit | None:
         if self.target is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from sizeup.backends import backend_of
 from sizeup.errors import WriteError
 from sizeup.formats.files import check_output_path
 from sizeup.memory.schedule import Progress
@@ -52,7 +53,7 @@ def optimize(
         raise WriteError(f"--max-extra-macs {options.max_extra_macs:g}: must not be negative")
     if options.target is not None:
         _check_target(options.target, suffix.removeprefix("."), overlap=options.overlap)
-        if options.target.runtime.micro == "ethos-u":
+        if backend_of(options.target).compiles_models:
             from sizeup.rewrite import npu
 
             return npu.optimize(source, out, options, options.target)
@@ -72,12 +73,5 @@ def _check_target(target: Target, format: str, *, overlap: bool) -> None:
     runtime = target.runtime
     if runtime.formats is not None and format not in runtime.formats:
         raise WriteError(f"{target.name}: {runtime.name} does not run .{format} files")
-    if overlap and not runtime.micro:
-        raise WriteError(
-            f"--overlap has no effect on {target.name}: {runtime.name} does not use plans stored in files"
-        )
-    if overlap and runtime.micro != "reference":
-        raise WriteError(
-            f"--overlap is not possible on {target.name}: with overlaps {runtime.micro} kernels may compute"
-            " wrong outputs; only TFLite Micro's reference kernels allow them"
-        )
+    if overlap:
+        backend_of(target).check_overlap()

@@ -53,7 +53,7 @@ def arrangements(
     content: bytes, graph: Graph, options: OptimizeOptions, verifier: Verifier | None, current: Arena | None
 ) -> Arrangements:
     """All schedules and plans that need less memory: measured if TFLite Micro verifies, else predicted."""
-    if verifier is None or verifier.runtime == "tflm":
+    if verifier is None or verifier.honors_plans:
         try:
             return _tflm_arrangements(content, graph, options, verifier, current)
         except Incomplete as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sizeup.backends import backend_of
 from sizeup.backends.tflm.overlap import LABEL as REFERENCE_KERNELS
 from sizeup.graph import Graph
 from sizeup.memory.schedule import Progress
@@ -145,7 +146,7 @@ class Optimization:
     @property
     def _is_bound_of_head(self) -> bool:
         """Whether schedules were searched for with the scratch of a target's kernels."""
-        return self.target is not None and bool(self.target.runtime.micro)
+        return self.target is not None and backend_of(self.target).honors_plans
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data; keys contain the unit."""

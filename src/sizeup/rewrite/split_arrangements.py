@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from sizeup.backends import backend_of
 from sizeup.backends.tflm import arena
+from sizeup.backends.tflm.builds import TargetArena, arena_of
 from sizeup.backends.tflm.layout import PYTHON_PACKAGE
 from sizeup.cost import count
 from sizeup.dtypes import precision_name
@@ -19,7 +21,6 @@ from sizeup.rewrite.candidates import Arrangement, arrangements, measured_arena,
 from sizeup.rewrite.result import LatencyChange, OptimizeOptions, StripExecution
 from sizeup.rewrite.split import SplitModel, no_split, split_model
 from sizeup.rewrite.split.search import ArenaOf, PlannedArena
-from sizeup.rewrite.target_arena import TargetArena, arena_of
 from sizeup.rewrite.target_candidates import plans, target_arrangements
 from sizeup.rewrite.verify import Verifier
 from sizeup.targets import Target
@@ -39,9 +40,9 @@ def split_arrangements(
 ) -> SplitArrangements:
     """Split files with a smaller arena than the best other arrangement, which needs `limit_bytes`."""
     target = options.target
-    if target is not None and not target.runtime.micro:
+    if target is not None and not backend_of(target).honors_plans:
         return _none(f"strips lower the arena of TFLite Micro, which {target.name} does not run")
-    if verifier is not None and verifier.runtime != "tflm":
+    if verifier is not None and not verifier.honors_plans:
         return _none("TFLite Micro does not run the model")
     target_arena = None if target is None else arena_of(target)
     if limit_bytes is None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sizeup.backends import backend_of
 from sizeup.backends.tflm import Build, arena, head_buffers
 from sizeup.backends.tflm.as_run import graph_as_run
+from sizeup.backends.tflm.builds import TargetArena, arena_of
 from sizeup.backends.tflm.layout import ALIGNMENT
 from sizeup.formats.tflite.write import ONLINE, rewrite
 from sizeup.graph import Graph
@@ -21,7 +23,6 @@ from sizeup.rewrite.candidates import (
     schedule_arrangements,
 )
 from sizeup.rewrite.result import OptimizeOptions
-from sizeup.rewrite.target_arena import TargetArena, arena_of
 from sizeup.targets import Target
 
 
@@ -42,7 +43,7 @@ def target_arrangements(
 
     If the core of the target is not known, none of its possible builds needs more.
     """
-    if not target.runtime.micro:
+    if not backend_of(target).honors_plans:
         notes = []
         if options.plan:
             notes = [f"no memory plan was written: {target.runtime.name} does not use plans stored in files"]
@@ -88,7 +89,8 @@ def _finding(is_proven: bool, notes: list[str]) -> str:
 
 def _unchanged(target: Target, current: int, tried: list[int], finding: str) -> str:
     best = f"; the best other schedule or memory plan needs {min(tried):,} B" if tried else ""
-    return f"{finding} on {target.name}: it is {current:,} B with {target.runtime.micro} kernels{best}"
+    kernels = backend_of(target).kernel_library
+    return f"{finding} on {target.name}: it is {current:,} B with {kernels} kernels{best}"
 
 
 def plans(

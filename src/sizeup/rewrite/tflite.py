@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sizeup.backends import backend_of
+from sizeup.backends.tflm.builds import TargetArena, arena_of
 from sizeup.errors import RunFailed
 from sizeup.files import write_bytes
 from sizeup.formats import files, tflite
@@ -30,7 +32,6 @@ from sizeup.rewrite.result import (
 )
 from sizeup.rewrite.split import SplitModel
 from sizeup.rewrite.split_arrangements import split_arrangements, strip_execution
-from sizeup.rewrite.target_arena import TargetArena, arena_of, check_runs
 from sizeup.rewrite.target_candidates import target_arrangements
 from sizeup.rewrite.verify import NOT_VERIFIABLE, NOT_VERIFIED, Verifier, find_verifier, is_equal
 from sizeup.rewrite.weights import cluster_weights, weights_of
@@ -83,7 +84,7 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
     content = files.content_of(source)
     graph = tflite.load(source)
     if options.target is not None:
-        check_runs(graph, options.target)
+        backend_of(options.target).check_runs(graph)
     companions = files.external_copies(external_files(content), source, out)
     state = _start(source, content, graph, options)
     unknown, options = without_unknown_peaks(graph, options, state.notes)
@@ -195,9 +196,9 @@ def _start(source: Model, content: bytes, graph: Graph, options: OptimizeOptions
     if verifier is None:
         state.notes = [*reasons, NOT_VERIFIABLE]
     elif (
-        verifier.runtime != "tflm"
+        not verifier.honors_plans
         and options.plan
-        and (options.target is None or options.target.runtime.micro)
+        and (options.target is None or backend_of(options.target).honors_plans)
     ):
         state.notes.append(f"no memory plan was written: {reasons[0]}")
     return state
@@ -225,7 +226,7 @@ def _cluster(state: _RewriteState, values: int) -> None:
 
 
 def _pack(state: _RewriteState) -> None:
-    if state.verifier is not None and state.verifier.runtime != "tflm":
+    if state.verifier is not None and not state.verifier.honors_plans:
         state.notes.append("no code-books were written: they need TFLite Micro, which does not run the model")
         return
     books = code_books.books(state.graph, weights_of(state.graph))
@@ -271,8 +272,8 @@ def _arrange(state: _RewriteState, options: OptimizeOptions) -> None:
     if target is None:
         result = arrangements(state.content, state.graph, options, state.verifier, state.arena)
     else:
-        is_plan_run = state.verifier is None or state.verifier.runtime == "tflm"
-        is_planned = options.plan and (is_plan_run or not target.runtime.micro)
+        is_plan_run = state.verifier is None or state.verifier.honors_plans
+        is_planned = options.plan and (is_plan_run or not backend_of(target).honors_plans)
         options = replace(options, plan=is_planned)
         result = target_arrangements(state.content, state.graph, options, target)
     better, notes = result.better, result.notes

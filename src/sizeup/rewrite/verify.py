@@ -34,6 +34,11 @@ class Verifier:
         """The display name of the runtime."""
         return RUNTIMES[self.runtime].title
 
+    @property
+    def honors_plans(self) -> bool:
+        """Whether the runtime uses memory plans that are stored in files."""
+        return RUNTIMES[self.runtime].honors_plans
+
     def outputs(self, model: Model) -> Run:
         """Run a file on the samples; raises RunFailed if the runtime does not run it."""
         return run(self.runtime, model, self.samples, timeout=self.seconds)

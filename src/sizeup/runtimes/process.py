@@ -32,6 +32,9 @@ class Library(NamedTuple):
     module: str
     package: str
     extra: str
+    honors_plans: bool = False  # it uses memory plans that are stored in files
+    prints_reason: bool = False  # its first line is more specific than its exceptions
+    opens_files: bool = False  # it opens files that a model refers to
 
     @property
     def is_installed(self) -> bool:
@@ -45,9 +48,11 @@ class Library(NamedTuple):
 
 
 RUNTIMES = {
-    "tflm": Library("TFLite Micro", "tflite_micro", "tflite-micro", "measure"),
+    "tflm": Library(
+        "TFLite Micro", "tflite_micro", "tflite-micro", "measure", honors_plans=True, prints_reason=True
+    ),
     "litert": Library("LiteRT", "ai_edge_litert", "ai-edge-litert", "tflite"),
-    "ort": Library("ONNX Runtime", "onnxruntime", "onnxruntime", "measure"),
+    "ort": Library("ONNX Runtime", "onnxruntime", "onnxruntime", "measure", opens_files=True),
 }
 
 _ARENA = re.compile(r"Arena allocation (head|tail) (\d+) bytes")
@@ -155,8 +160,8 @@ def failure_message(failed: WorkerFailed, runtime: str, title: str, output: str)
     if failed.kind != RAISED and failed.code <= 0:
         return f"{title} {failed}"
     reason = str(failed) if failed.kind == RAISED else " ".join(lines[-1:])
-    if runtime == "tflm" and lines:
-        reason = lines[0]  # the printed line is more specific than the exception
+    if lines and runtime in RUNTIMES and RUNTIMES[runtime].prints_reason:
+        reason = lines[0]
     return f"{title} cannot run it: {' '.join(reason.split())[:_LONGEST_REASON]}"
 
 
@@ -173,7 +178,7 @@ def model_path(runtime: str, model: Model, folder: Path) -> Path:
 def _checked_path(runtime: str, model: str | os.PathLike[str]) -> Path:
     """The path of a model file; raises if it refers to data outside its folder, which runtimes would open."""
     path = Path(model).absolute()
-    if runtime == "ort" and is_file(path):
+    if RUNTIMES[runtime].opens_files and is_file(path):
         from sizeup.formats.onnx.external_data import check_external_files
 
         check_external_files(path)

@@ -18,20 +18,6 @@ from sizeup.graph import Graph, Shape
 from sizeup.runtimes.process import Array
 from sizeup.runtimes.timing import TIMED_RUNTIMES, Progress, Timing, TimingOptions, time_model
 
-_DEFAULT_RUNTIMES = {
-    "onnx": "ort",
-    "tflite": "litert-xnnpack",
-    "torch": "torch-eager",
-    "torch.export": "torch-eager",
-}
-_FORMATS = {
-    "ort": ("onnx",),
-    "litert": ("tflite",),
-    "litert-xnnpack": ("tflite",),
-    "tflm": ("tflite",),
-    "torch-eager": ("torch", "torch.export"),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
@@ -53,19 +39,20 @@ def time_source(
     progress: Progress | None = None,
 ) -> Timing:
     """Time a model in a runtime, by default that of its format; `graph` is the loaded model."""
-    runtime_name = runtime or _DEFAULT_RUNTIMES.get(graph.format)
+    suitable = [name for name, timed in TIMED_RUNTIMES.items() if graph.format in timed.formats]
+    defaults = (name for name in suitable if TIMED_RUNTIMES[name].is_default)
+    runtime_name = runtime or next(defaults, None)
     if runtime_name is None:
         raise RunFailed(f"no runtime for models of the format {graph.format!r}; give a file or a module")
     if runtime_name not in TIMED_RUNTIMES:
         raise RunFailed(f"unknown runtime {runtime_name!r}; known: {', '.join(TIMED_RUNTIMES)}")
-    if graph.format not in _FORMATS[runtime_name]:
-        alternatives = [name for name, formats in _FORMATS.items() if graph.format in formats]
+    if runtime_name not in suitable:
         raise RunFailed(
             f"{TIMED_RUNTIMES[runtime_name].library.title} cannot run {graph.format} models;"
-            f" use {' or '.join(alternatives)}"
+            f" use {' or '.join(suitable)}"
         )
-    if runtime_name == "torch-eager":
-        return _time_module(spec, threads, effort, progress)
+    if TIMED_RUNTIMES[runtime_name].runs_modules:
+        return _time_module(spec, runtime_name, threads, effort, progress)
     model = spec.source
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
@@ -74,7 +61,7 @@ def time_source(
 
 
 def _time_module(
-    spec: RunSpec, threads: int, effort: TimingOptions | None, progress: Progress | None
+    spec: RunSpec, runtime: str, threads: int, effort: TimingOptions | None, progress: Progress | None
 ) -> Timing:
     """Time a PyTorch module: names are passed as text, modules and tensors in a file."""
     with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
@@ -84,7 +71,7 @@ def _time_module(
             source = str(Path(source).absolute())
         path = Path(name) / "module.pt"
         _write(path, replace(spec, source=source or spec.source))
-        return time_model("torch-eager", path, threads=threads, effort=effort, progress=progress)
+        return time_model(runtime, path, threads=threads, effort=effort, progress=progress)
 
 
 def _write(path: Path, spec: RunSpec) -> None:

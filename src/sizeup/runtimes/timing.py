@@ -33,17 +33,28 @@ class TimedRuntime(NamedTuple):
 
     library: Library
     module: str
+    formats: tuple[str, ...]
+    is_default: bool = True  # of its formats
     options: Mapping[str, Any] = {}
+    runs_modules: bool = False  # a module in memory, not a file
 
 
 TIMED_RUNTIMES = {
-    "ort": TimedRuntime(RUNTIMES["ort"], "ort"),
-    "litert": TimedRuntime(RUNTIMES["litert"], "litert", {"delegate": False}),
+    "ort": TimedRuntime(RUNTIMES["ort"], "ort", ("onnx",)),
+    "litert": TimedRuntime(RUNTIMES["litert"], "litert", ("tflite",), False, {"delegate": False}),
     "litert-xnnpack": TimedRuntime(
-        RUNTIMES["litert"]._replace(title="LiteRT with XNNPACK"), "litert", {"delegate": True}
+        RUNTIMES["litert"]._replace(title="LiteRT with XNNPACK"),
+        "litert",
+        ("tflite",),
+        options={"delegate": True},
     ),
-    "tflm": TimedRuntime(RUNTIMES["tflm"], "tflm"),
-    "torch-eager": TimedRuntime(Library("PyTorch (eager)", "torch", "torch", "torch"), "eager"),
+    "tflm": TimedRuntime(RUNTIMES["tflm"], "tflm", ("tflite",), False),
+    "torch-eager": TimedRuntime(
+        Library("PyTorch (eager)", "torch", "torch", "torch"),
+        "eager",
+        ("torch", "torch.export"),
+        runs_modules=True,
+    ),
 }
 
 Progress = Callable[[int, float], None]  # runs so far, least seconds of a run

@@ -8,6 +8,8 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from sizeup import units
+from sizeup.backends import backend_of
+from sizeup.backends.tflm.needs import TflmNeeds
 from sizeup.checks import EXTERNAL_RAM, MemoryFit, MemoryNeed, Needs, fit_memory
 from sizeup.cost import Bytes, Cost, count, total
 from sizeup.dtypes import DType
@@ -169,9 +171,11 @@ class _GraphResults:
 
 def _device_columns(needs: Needs, target: Target) -> Row:
     """Memory of PyTorch's caching allocator; empty if it does not manage the target or a size is unknown."""
-    if target.gpu_process is None or needs.usage_on(target).unknown_sizes:
+    memory = (
+        None if backend_of(target).usage(needs).unknown_sizes else backend_of(target).device_memory(needs)
+    )
+    if memory is None:
         return {}
-    memory = needs.device_memory(target)
     return {"allocated_bytes": memory.allocated_bytes, "reserved_bytes": memory.reserved_bytes}
 
 
@@ -252,9 +256,9 @@ def _memory_columns(needs: Needs) -> Row:
     elif needs.precision is not None:
         no_arena = "TFLite Micro's arena is known only at the file's own dtypes"
     else:
-        arena = needs.arena()
+        arena = needs.part(TflmNeeds).arena()
         no_tail = None if arena is None else arena.tail_unknown_reason
-        no_arena = needs.unsupported_reason() or no_tail or None
+        no_arena = needs.part(TflmNeeds).unsupported_reason() or no_tail or None
     return {
         "peak_bytes": None if usage.unknown_sizes else usage.peak_bytes,
         "memory_missing": usage.unavailable_reason or no_arena,
@@ -263,10 +267,10 @@ def _memory_columns(needs: Needs) -> Row:
 
 def _arena_bytes(needs: Needs, target: Target) -> int | None:
     """The smallest arena that TFLite Micro accepts for the file, at the target's word size."""
-    is_npu = target.runtime.micro == "ethos-u"  # of the compiled file, which a sweep does not make
+    is_npu = backend_of(target).compiles_models  # of the compiled file, which a sweep does not make
     if needs.graph.format != "tflite" or needs.precision is not None or is_npu:
         return None
-    bounds = needs.arena_bounds(target)
+    bounds = needs.part(TflmNeeds).arena_bounds(target)
     return None if bounds is None else bounds[1]
 
 

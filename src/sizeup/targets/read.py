@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from sizeup.targets import quantities
+from sizeup.targets.backends import is_backend, own_backends
 from sizeup.targets.device import (
     DEVICE_CLASSES,
     RATE_TYPES,
@@ -31,6 +32,7 @@ from sizeup.targets.runtime import (
     WeightOnly,
 )
 from sizeup.targets.table import Table
+from sizeup.units import quoted
 
 CoreOf = Callable[[str], Core | None]
 
@@ -85,11 +87,13 @@ _RUNTIME_KEYS = (
     "units",
     "dtypes",
     "fp32_as",
+    "fp16_as_fp32",
     "fuses",
     "in_place",
     "reads",
     "overhead",
     "cores",
+    "backend",
     "micro",
     "operators",
     "code",
@@ -182,12 +186,14 @@ def runtime(table: Table) -> Runtime:
         dtypes=dtypes,
         source=table.source(),
         recorded=table.date("recorded"),
+        fp16_as_fp32=table.flag("fp16_as_fp32"),
         fusions=table.choices("fuses", tuple(FUSIONS)),
         in_place=table.choices("in_place", IN_PLACE),
         formats=table.choices("reads", FORMATS),
         overhead_seconds=table.quantity("overhead", quantities.TIME),
         cores=table.integer("cores", 1, 10**6),
         fp32_as=table.choices("fp32_as", DTYPES) or (),
+        backend=_backend(table),
         micro=table.choice("micro", MICRO) if "micro" in table.values else "",
         operators=_operators(table),
         code=_code(table),
@@ -200,6 +206,15 @@ def runtime(table: Table) -> Runtime:
         note=table.text("note", ""),
         file=table.file,
     )
+
+
+def _backend(table: Table) -> str:
+    """The name of a backend of sizeup or of an installed package; empty without one."""
+    name = table.text("backend", "")
+    if name and not is_backend(name):
+        own = ", ".join(own_backends())
+        raise table.error(f"backend {quoted(name)} is not installed; those of sizeup: {own}")
+    return name
 
 
 def _gpu_process(table: Table) -> GpuProcess | None:

@@ -82,6 +82,8 @@ class Runtime:
     overhead_seconds: float | None = None  # per kernel
     cores: int | None = None  # most CPU cores that one inference uses; None: all
     fp32_as: tuple[str, ...] = ()  # dtypes in which it may compute fp32 by default
+    fp16_as_fp32: bool = False  # computes both in the same dtype: fp16 if the device supports it, else fp32
+    backend: str = ""  # the folder of `sizeup.backends` that describes it, or an installed one; empty: usual
     micro: str = ""  # the kernel library, for TFLite Micro
     operators: OperatorList | None = None  # None: unknown, or TFLite Micro's
     code: CodeSize | None = None  # None: unknown, or irrelevant
@@ -150,30 +152,6 @@ class Target:
         return self.units[0].unit_class == "cpu"
 
     @property
-    def has_no_system(self) -> bool:
-        """Whether it has no operating system: weights stay in flash, and models are converted for it."""
-        return self.device.device_class == "microcontroller" or bool(self.runtime.micro)
-
-    @property
-    def uses_recorded_shapes(self) -> bool:
-        """Whether outputs have the shapes that a file records, as TFLite Micro and Vela use them."""
-        return self.has_no_system
-
-    @property
-    def gpu_process(self) -> GpuProcess | None:
-        """What a process takes of its GPU; None if CUDA's caching allocator is not used on this device."""
-        process = self.runtime.gpu_process
-        is_used = self.units[0].unit_class == "gpu" and process is not None
-        return process if is_used and process and self.device.vendor in process.makers else None
-
-    @property
-    def blas_workspace_bytes(self) -> int:
-        """The workspace of the BLAS library in a process on its GPU; 0 if not known."""
-        sizes = {} if self.gpu_process is None else self.gpu_process.blas_workspaces
-        starts = (start for start in sizes if self.units[0].name.startswith(start))
-        return sizes.get(next(starts, "other"), 0)
-
-    @property
     def overhead_seconds(self) -> float | None:
         """Launch overhead per kernel; None if unknown."""
         return self.runtime.overhead_seconds
@@ -215,9 +193,6 @@ def _rate_of_one_core(unit: Unit) -> float:
     rates = unit.macs_per_second
     return rates.get("fp32", max(rates.values(), default=0.0)) / (unit.cores or 1)
 
-
-# Runtimes that compute fp32 and fp16 in the same dtype: fp16 if the device supports it, else fp32.
-_ALIKE = ("ncnn", "ncnn-vulkan")
 
 # What a calibration predicts: the latency of one inference, or the time per inference of a pipeline.
 MeasuredQuantity = Literal["latency", "throughput"]
@@ -261,7 +236,7 @@ class TargetCalibration:
         Of a runtime that computes fp32 and fp16 alike, with the rates of fp32 also for fp16.
         """
         known = self.precisions
-        if target.runtime.name in _ALIKE and "fp32" in known and "fp16" not in known:
+        if target.runtime.fp16_as_fp32 and "fp32" in known and "fp16" not in known:
             return self._with_fp16_as_fp32()
         peak = target.peak("fp16")
         if "fp16" not in known or "bf16" in known or peak is None or peak != target.peak("bf16"):

@@ -12,6 +12,7 @@ import sizeup
 from micro_kernels import Case, Sizes, Value, convolution
 from sizeup.backends.tflm.file_arena import tflm_arena
 from sizeup.backends.tflm.layout import FIRMWARE, Chip
+from sizeup.backends.tflm.needs import TflmNeeds
 from sizeup.backends.tflm.subgraphs import subgraphs
 from sizeup.backends.tflm.tail import largest_scratch_bytes, scratch_bytes
 from sizeup.checks import Needs, fit_memory
@@ -121,9 +122,14 @@ def test_a_check_covers_the_requests_that_the_arena_grows_by(shared: Path) -> No
     assert planned is not None
     grown = (planned.arena_bytes(32) or 0) - (reference.arena_bytes(32) or 0)
     assert grown > 16
-    assert Needs(graph, count(graph)).scratch_bytes(sizeup.target("esp32-s3/tflm-esp-nn")) == grown
+    assert (
+        Needs(graph, count(graph)).part(TflmNeeds).scratch_bytes(sizeup.target("esp32-s3/tflm-esp-nn"))
+        == grown
+    )
 
 
 def test_an_arena_that_is_not_known_adds_no_scratch(shared: Path) -> None:
     graph = load(shared / "models" / "tflm_person_detect_vela.tflite")  # one custom operator
-    assert Needs(graph, count(graph)).scratch_bytes(sizeup.target("esp32-s3/tflm-esp-nn")) == 0
+    assert (
+        Needs(graph, count(graph)).part(TflmNeeds).scratch_bytes(sizeup.target("esp32-s3/tflm-esp-nn")) == 0
+    )

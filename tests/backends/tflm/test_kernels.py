@@ -13,12 +13,12 @@ pytest.importorskip("tflite_micro")
 from micro_interpreter import Measured, measure
 from micro_kernels import CASES, ELSEWHERE, SIZED, Case
 from sizeup.backends.tflm import arena
+from sizeup.backends.tflm.instructions import formulas
 from sizeup.backends.tflm.kernel import Kernel
 from sizeup.backends.tflm.kernels import KERNELS
 from sizeup.backends.tflm.layout import PYTHON_PACKAGE
 from sizeup.backends.tflm.lowerings import LOWERINGS
 from sizeup.formats import tflite
-from sizeup.latency.instructions import formulas
 from sizeup.ops import cost_rules, op_kind_of
 
 if sys.version_info >= (3, 11):

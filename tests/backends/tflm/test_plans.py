@@ -136,8 +136,8 @@ def test_an_overlap_that_the_kernels_permit_is_taken_as_given() -> None:
 
 def test_what_the_interpreter_rejects_does_not_depend_on_an_assumed_precision() -> None:
     graph, number = _chain().load(), precision("int8")
-    assert overview(graph, number, 32).unsupported_reason is None
-    reason = overview(replace(graph, recorded_shapes={0: (1, 40)}), number, 32).unsupported_reason
+    assert overview(graph, number).unsupported_reason is None
+    reason = overview(replace(graph, recorded_shapes={0: (1, 40)}), number).unsupported_reason
     assert reason is not None
     assert reason.startswith("it does not infer shapes: 't0'")
 

@@ -37,6 +37,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "backend": ("BACKEND",),
         "before_conversion": (
             "Conversions",
             "ConvertedArena",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sizeup import units
-from sizeup.checks.limits import Limit, MemoryPart, verdict
+from sizeup.backends import MemoryPart
+from sizeup.checks.limits import Limit, verdict
 from sizeup.serving.memory.capacity import Capacity
 from sizeup.serving.memory.deployment import INPUT, OUTPUT, Deployment, check_concurrency, deploy
 from sizeup.serving.memory.engines import engine_of

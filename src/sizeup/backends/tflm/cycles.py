@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
+from sizeup.backends.tflm.instructions import Instructions, formula_file, instructions_of
 from sizeup.backends.tflm.layout import Build, firmwares
 from sizeup.cost import Cost
 from sizeup.dtypes import DType, dtype, precision_name
 from sizeup.graph import ABSENT, Graph, Op, Tensor
+from sizeup.latency.counted import CyclesPerInstruction, InstructionsPrediction, LeastInstructions
 from sizeup.latency.execution import Execution
-from sizeup.latency.instructions import Instructions, formula_file, instructions_of
 from sizeup.latency.model import Kernels
 from sizeup.latency.work import Floats
 from sizeup.targets import Target
@@ -31,22 +32,6 @@ _DTYPES = {
 }
 
 _PRODUCTS = {"conv": "CONV_2D", "matmul": "FULLY_CONNECTED"}  # TFLite operators of op kinds
-
-
-@dataclass(frozen=True, slots=True)
-class CyclesPerInstruction:
-    """Measured cycles per instruction of a core with a kernel library.
-
-    `low` and `high` are the 90 % interval of the true value divided by `cycles`.
-    """
-
-    core: str
-    kernels: str
-    cycles: float
-    low: float
-    high: float
-    measurements: int
-    boards: int
 
 
 @cache
@@ -66,31 +51,6 @@ def fastest() -> Mapping[tuple[str, str], float]:
     Fewer than the core allows: the measured build executes fewer instructions than the counted one.
     """
     return {(row["core"], row["kernels"]): row["cycles"] for row in formula_file()["fastest"]}
-
-
-@dataclass(frozen=True, slots=True)
-class InstructionsPrediction:
-    """Latency of one inference by its instructions."""
-
-    instructions: Instructions
-    rate: CyclesPerInstruction
-    kernels: Kernels
-    seconds: float
-    low: float
-    high: float | None  # None if the cycles of a part were not measured: operators on real numbers
-    overhead_seconds: float  # of operators that are no kernels elsewhere, such as reshapes
-    unknown: tuple[str, ...]  # operators without a formula
-
-
-@dataclass(frozen=True, slots=True)
-class LeastInstructions:
-    """The least time of a network by its instructions, at the fewest cycles that are known for each."""
-
-    instructions: float  # at least, by the errors of the formulas
-    cycles: float  # per instruction, at least
-    kernels: Kernels
-    seconds: float
-    overhead_seconds: float  # of operators that are no kernels elsewhere, such as reshapes
 
 
 INSTRUCTION_PRECISIONS = tuple(_DTYPES)
@@ -234,7 +194,7 @@ def predict_instructions(
         least = least_cycles(target)
         low = -math.inf if least is None else math.log(least / rate.cycles) - spread
     return InstructionsPrediction(
-        counted,
+        counted.total,
         rate,
         kernels,
         seconds,

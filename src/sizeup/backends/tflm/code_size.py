@@ -7,8 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sizeup.checks.limits import MemoryPart
-from sizeup.checks.needs import Needs
+from sizeup.backends.memory_need import MemoryPart
+from sizeup.backends.needs import Needs
 from sizeup.targets import Target
 
 if sys.version_info >= (3, 11):
@@ -17,12 +17,9 @@ else:
     import tomli as tomllib
 
 
-BUILD_NOTE = "code size of a release build: error strings, other compilers and options change it"
-
-
 @cache
 def _sizes() -> dict[str, Any]:
-    return tomllib.loads((files("sizeup.checks") / "code_sizes.toml").read_text("utf-8"))
+    return tomllib.loads((files("sizeup.backends.tflm") / "code_sizes.toml").read_text("utf-8"))
 
 
 def code_part(needs: Needs, target: Target) -> MemoryPart | None:
@@ -46,6 +43,4 @@ def code_part(needs: Needs, target: Target) -> MemoryPart | None:
 def range_basis(target: Target) -> str:
     """Why the code size is the range of the runtime."""
     name = target.runtime.name
-    if not target.runtime.micro:
-        return f"of {name}"
     return f"of {name}: a range for any set of operators, as sizes for these or this core are not known"

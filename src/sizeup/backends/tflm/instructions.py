@@ -64,7 +64,7 @@ class Instructions:
 @cache
 def formula_file() -> Mapping[str, Any]:
     """The content of instructions.toml."""
-    return tomllib.loads((files("sizeup.latency") / "instructions.toml").read_text())
+    return tomllib.loads((files("sizeup.backends.tflm") / "instructions.toml").read_text())
 
 
 @cache

@@ -6,18 +6,19 @@ Every figure of the NPU is Vela's. Without one, the verdict is undetermined: not
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sizeup import units
+from sizeup.backends.compiled import NpuFit
+from sizeup.backends.memory_need import MemoryPart
 from sizeup.backends.tflm import Build, firmwares
 from sizeup.backends.tflm.file_arena import tflm_arena
 from sizeup.backends.tflm.kernels import ETHOS_U
 from sizeup.backends.tflm.subgraphs import subgraphs
-from sizeup.checks.limits import MemoryPart
 from sizeup.cost import Cost
 from sizeup.errors import MissingLibrary, NoLatency, RunFailed, SizeupError
 from sizeup.formats import tflite
@@ -32,34 +33,6 @@ if TYPE_CHECKING:
 _KERNELS = ("reference", "cmsis-nn")  # that may run the operators that stay on the CPU
 _PRODUCTS = ("ethos-u55", "ethos-u65", "ethos-u85")
 _MAGIC, _HEADER = b"COP1", 12  # bytes until the configuration of the NPU
-
-
-@dataclass(frozen=True, slots=True)
-class NpuFit:
-    """A model on an Ethos-U. Without a compilation, `reason` is why there is none.
-
-    `arena` are bounds of the arena that TFLite Micro needs for the compiled file, over the kernels that may
-    run operators on the CPU; None if it is not known, with the reason in `arena_unknown_reason`.
-    """
-
-    accelerator: str  # of the target, as Vela names it, or the name of its NPU
-    compilation: Compilation | None = None
-    reason: str = ""
-    is_compiled_file: bool = False  # the model itself is a file that Vela compiled
-    unsupported_reason: str | None = None  # why the target cannot run the model
-    file_bytes: int | None = None  # of the compiled file
-    arena: tuple[int, int] | None = None
-    arena_unknown_reason: str = ""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a compiled file to judge, of which the NPU runs a part."""
-        return self.is_compiled_file or (self.compilation is not None and self.compilation.npu_ops > 0)
-
-
-def is_npu_target(target: Target) -> bool:
-    """Whether Vela compiles the models of a target."""
-    return target.runtime.micro == ETHOS_U
 
 
 def fit_npu(

@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sizeup.backends.backend import backend_of
 from sizeup.backends.tflm import FIRMWARE, Build, MicroArena, arena, chip_of, firmwares
 from sizeup.backends.tflm.file_arena import tflm_arena, unsupported_reason
 from sizeup.errors import Incomplete, InvalidPlan, WriteError
 from sizeup.graph import Graph
 from sizeup.targets import Target, word_bits_of
 
-_NOT_MODELED = ("", "ethos-u")  # kernel libraries without a known arena
 # Arm architectures without vector instructions, with DSP instructions and with Helium.
 _ARM_CORES = ("Armv7-M", "Armv7E-M", "Armv8.1-M")
 
 
-def builds_of(target: Target | None) -> tuple[Build, ...]:
-    """The possible builds of TFLite Micro on a target; empty if it has another runtime.
-
-    Without a target: one with the reference kernels, and one with CMSIS-NN per kind of vector instructions.
-    """
-    if target is None:
-        return (FIRMWARE, *firmwares(_ARM_CORES, "cmsis-nn"))
+def builds_of(target: Target) -> tuple[Build, ...]:
+    """The possible builds of TFLite Micro on a target that runs it."""
     kernels, core = target.runtime.micro, target.units[0].core
-    if kernels in _NOT_MODELED:
-        return ()
     builds = firmwares(target.architectures, kernels)
     if kernels != "esp-nn":
         return builds
@@ -81,21 +74,17 @@ def _file_arena(graph: Graph, build: Build) -> MicroArena | None:
 
 
 def arena_of(target: Target | None) -> TargetArena:
-    """The arena in the builds of a target."""
-    return TargetArena(builds_of(target), word_bits_of(target))
+    """The arena in the builds of a target, of which there are none with another runtime.
+
+    Without a target: one with the reference kernels, and one with CMSIS-NN per kind of vector instructions.
+    """
+    builds = (FIRMWARE, *firmwares(_ARM_CORES, "cmsis-nn")) if target is None else backend_of(target).builds()
+    return TargetArena(builds, word_bits_of(target))
 
 
 def check_runs(graph: Graph, target: Target) -> None:
     """Raise WriteError if TFLite Micro on a target does not run a file, or if its memory is not known."""
-    kernels = target.runtime.micro
-    if not kernels:
-        return
-    if kernels in _NOT_MODELED:
-        raise WriteError(
-            f"{target.name}: Vela plans the memory of an Ethos-U; sizeup optimize -d {target.device.name}"
-            " writes the compiled file"
-        )
-    build = builds_of(target)[-1]
+    kernels, build = target.runtime.micro, builds_of(target)[-1]
     shipped = tflm_arena(graph, build)
     reason = unsupported_reason(graph, shipped, build)
     if reason is not None:

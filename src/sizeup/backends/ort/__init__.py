@@ -3,52 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from sizeup.checks.needs import Needs
+from sizeup.backends.backend import Support
+from sizeup.backends.needs import Needs
+from sizeup.backends.system import System
 from sizeup.graph import OperatorUse
-from sizeup.targets import Target
 
 _MOST_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxSupport:
-    """Why the runtime refuses a file, and why it is not known whether it runs it; empty if it does."""
+class Ort(System):
+    """ONNX Runtime on a CPU."""
 
-    refusal: str | None = None
-    undetermined_reason: str = ""
-    unknown_operators: tuple[str, ...] = ()
+    def support(self, needs: Needs) -> Support:
+        """The support of an .onnx file; empty for other models.
+
+        At another precision, operators have other dtypes than in the file: only their names and opsets count.
+        """
+        return _support(needs)
 
 
-def onnx_support(needs: Needs, target: Target) -> OnnxSupport:
-    """The support of an .onnx file by ONNX Runtime; empty for other models and runtimes.
+BACKEND = Ort
 
-    At another precision, operators have other dtypes than in the file: only their names and opsets count.
-    """
+
+def _support(needs: Needs) -> Support:
     required = needs.graph.requirements
-    if target.runtime.name != "ort" or required is None:
-        return OnnxSupport()
+    if required is None:
+        return Support()
     from sizeup.formats.onnx import kernels
 
     title = f"ONNX Runtime {kernels.version()}"
     if required.violations:
-        return OnnxSupport(f"{title} refuses this file: {'; '.join(required.violations)}")
+        return Support(f"{title} refuses this file: {'; '.join(required.violations)}")
     without = [
         _label(use)
         for use in required.operators
         if kernels.standing(use, with_dtypes=not needs.is_converted) == "no kernel"
     ]
     if without:
-        return OnnxSupport(f"{title} has no kernel for {_listed(without)}")
+        return Support(f"{title} has no kernel for {_listed(without)}")
     newest = kernels.newest_ir_version()
     if required.ir_version > newest:
-        return OnnxSupport(None, f"{title} reads IR version {newest}; the file has {required.ir_version}")
+        return _open(f"{title} reads IR version {newest}; the file has {required.ir_version}")
     unknown = [use.label for use in required.operators if kernels.standing(use) == "not known"]
     if not unknown:
-        return OnnxSupport()
+        return Support()
     reason = f"{title} does not know {_listed(unknown)}: a newer version or a library of operators may"
-    return OnnxSupport(None, reason, tuple(dict.fromkeys(unknown)))
+    return _open(reason, tuple(dict.fromkeys(unknown)))
+
+
+def _open(reason: str, unknown: tuple[str, ...] = ()) -> Support:
+    return Support(gaps=(("operators", reason),), missing_operators=unknown)
 
 
 def _label(use: OperatorUse) -> str:
