@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.ops import cost_rule_of, has_trait
+from sizeup.ops import cost_rule_of, cost_rules, has_trait
 
 FUSIONS = {
     "constant": "ops on constants only, computed before the first inference",
@@ -36,12 +36,12 @@ FUSIONS = {
 
 # An attribute of the conversions that a mixed-precision assignment adds between layers of different dtypes.
 BETWEEN_LAYERS = "between_layers"
-_PRODUCTS = ("conv", "conv_transpose", "matmul")
+_PRODUCTS = frozenset(rule.kind for rule in cost_rules() if rule.macs and "activates" in rule.traits)
 _CONVERSIONS = ("quantize", "dequantize", "cast")
 _STATIC = ("shape_of",)  # known before the first inference
 # Op kinds in a loop nest that read windows of a tensor in memory and so start a new nest.
 _WINDOWS = ("pool", "resize")
-_NORMS = ("layer_norm", "rms_norm", "softmax")  # reductions that keep the shape
+_NORMS = frozenset(rule.kind for rule in cost_rules() if {"reduces", "keeps_shape"} <= {*rule.traits})
 _PERMUTING = ("permute", "transpose", "movedim", "swapaxes", "t", "mT", "numpy_T")
 
 

@@ -35,15 +35,14 @@ def elementwise(
             tflite=names(tflite),
             overwrites=overwrites,
             traits=names(traits),
-            latency=latency,
+            latency=latency or ("activation" if "activation" in names(traits) else ""),
             alike=alike,
         )
     )
 
 
 elementwise(
-    "pointwise",
-    summary="Any other operator that torch tags as pointwise: 1 operation per output element.",
+    "pointwise", summary="Any other operator that torch tags as pointwise: 1 operation per output element."
 )
 
 # arithmetic
@@ -125,6 +124,7 @@ elementwise(
     "Clip",
     "STABLEHLO_CLAMP",
     traits="activation folded keeps_shape",
+    latency="elementwise",
 )
 elementwise("cbrt", "-", "-", "STABLEHLO_CBRT")
 elementwise("angle", "aten.angle aten.polar")
@@ -139,31 +139,16 @@ elementwise("atan", "aten.atan aten.atan2", "Atan", "ATAN2")
 elementwise(
     "hyperbolic", "aten.sinh aten.cosh aten.asinh aten.acosh aten.atanh", "Sinh Cosh Asinh Acosh Atanh"
 )
-elementwise(
-    "tanh",
-    "aten.tanh",
-    "Tanh",
-    "TANH STABLEHLO_TANH",
-    traits="activation folded exponential",
-    latency="activation",
-)
+elementwise("tanh", "aten.tanh", "Tanh", "TANH STABLEHLO_TANH", traits="activation folded exponential")
 
 # activations
-elementwise(
-    "relu",
-    "aten.relu",
-    "Relu",
-    "RELU RELU_N1_TO_1 RELU_0_TO_1",
-    traits="activation folded",
-    latency="activation",
-)
+elementwise("relu", "aten.relu", "Relu", "RELU RELU_N1_TO_1 RELU_0_TO_1", traits="activation folded")
 elementwise(
     "relu6",
     "aten.relu6 aten.hardtanh quantized.relu6",
     "-",
     "RELU6",
     traits="activation folded",
-    latency="activation",
     alike="clamp",
 )
 elementwise(
@@ -172,15 +157,9 @@ elementwise(
     "LeakyRelu com.microsoft::QLinearLeakyRelu",
     "LEAKY_RELU",
     traits="activation folded",
-    latency="activation",
 )
 elementwise(
-    "prelu",
-    "aten.prelu aten._prelu_kernel quantized.prelu",
-    "PRelu",
-    "PRELU",
-    traits="activation trained",
-    latency="activation",
+    "prelu", "aten.prelu aten._prelu_kernel quantized.prelu", "PRelu", "PRELU", traits="activation trained"
 )
 elementwise(
     "elu",
@@ -188,14 +167,12 @@ elementwise(
     "Elu Celu Selu",
     "ELU",
     traits="activation exponential",
-    latency="activation",
 )
 elementwise(
     "threshold",
     "aten.threshold aten.hardshrink aten.softshrink quantized.threshold",
     "ThresholdedRelu Shrink",
     traits="activation",
-    latency="activation",
 )
 elementwise(
     "sigmoid",
@@ -203,26 +180,10 @@ elementwise(
     "Sigmoid com.microsoft::QLinearSigmoid",
     "LOGISTIC STABLEHLO_LOGISTIC",
     traits="activation folded exponential",
-    latency="activation",
 )
-elementwise(
-    "hardsigmoid", "aten.hardsigmoid", "HardSigmoid", traits="activation folded", latency="activation"
-)
-elementwise(
-    "hardswish",
-    "aten.hardswish quantized.hardswish",
-    "HardSwish",
-    "HARD_SWISH",
-    traits="activation",
-    latency="activation",
-)
-elementwise(
-    "silu",
-    "aten.silu",
-    "Swish com.microsoft::QuickGelu",
-    traits="activation exponential",
-    latency="activation",
-)
+elementwise("hardsigmoid", "aten.hardsigmoid", "HardSigmoid", traits="activation folded")
+elementwise("hardswish", "aten.hardswish quantized.hardswish", "HardSwish", "HARD_SWISH", traits="activation")
+elementwise("silu", "aten.silu", "Swish com.microsoft::QuickGelu", traits="activation exponential")
 
 
 def _gelu(call: Call) -> Dim:
@@ -237,11 +198,10 @@ elementwise(
     formula=_gelu,
     summary="1 operation per output element, 2 if a bias is added first.",
     traits="activation exponential keeps_shape",
-    latency="activation",
 )
-elementwise("mish", "aten.mish", "Mish", traits="activation exponential", latency="activation")
-elementwise("softplus", "aten.softplus", "Softplus", traits="activation exponential", latency="activation")
-elementwise("softsign", "-", "Softsign", traits="activation", latency="activation")
+elementwise("mish", "aten.mish", "Mish", traits="activation exponential")
+elementwise("softplus", "aten.softplus", "Softplus", traits="activation exponential")
+elementwise("softsign", "-", "Softsign", traits="activation")
 # An output element needs two input elements at different offsets, so it cannot run in place.
 elementwise(
     "glu", "aten.glu", "SwiGLU", operations=2, overwrites=False, traits="exponential", latency="activation"
