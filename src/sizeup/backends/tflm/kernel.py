@@ -152,13 +152,6 @@ def require_elements(call: Call, computed: int) -> None:
         )
 
 
-def gathered_axes(call: Call) -> tuple[int, int]:
-    """The axis of GATHER, and its number of batch dimensions; both count from the end if negative."""
-    axis, batch = call.op.attrs["axis"], call.op.attrs["batch_dims"]
-    data, indices = shape_of(call.input(0)), shape_of(call.input(1))
-    return axis + len(data) * (axis < 0), batch + len(indices) * (batch < 0)
-
-
 class Window(NamedTuple):
     """A convolution: shapes (batch, height, width, channels), and pairs (height, width)."""
 

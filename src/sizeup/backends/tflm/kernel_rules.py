@@ -258,3 +258,11 @@ def activation_range(call: Call) -> str | None:
     if is_valid and math.isfinite(unit):
         return None
     return f"needs another output scale than {unit:g} for its fused {call.op.attrs['activation']}"
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that all are broadcast to; None if they do not match."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        return None

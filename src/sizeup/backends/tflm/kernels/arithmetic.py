@@ -47,18 +47,47 @@ from sizeup.backends.tflm.kernel_rules import (
     symmetric,
     takes,
     uses_cmsis_nn,
+    values,
     without_activation,
     writes,
     zero_point,
 )
 from sizeup.backends.tflm.kernels import esp_nn, overlaps
 from sizeup.backends.tflm.kernels.product_requests import cmsis_nn_average_pool
-from sizeup.backends.tflm.shape_rules import axes_in_range, elementwise_output, reduced_output
 
 _LEFT_SHIFTS = {INT8: 20, INT16: 15}  # of sums, in bits
 _FRACTION = 2.0**-15  # scale of sigmoid and tanh outputs of 16 bits
 _LOG2_TOLERANCE = 1e-3
 _NEAR = 1e-3
+
+
+def _elementwise_output(call: Call) -> str | None:
+    """Two inputs of one shape are computed in one loop, over as many elements of the output."""
+    if shape_of(call.input(0)) != shape_of(call.input(1)):
+        return None
+    read, written = elements_of(call.input(0)), elements_of(call.output())
+    return None if read == written else f"writes as many elements as it reads, {read}, not {written}"
+
+
+def _axes_in_range(call: Call) -> str | None:
+    """The axes of the second input, from the end if they are negative."""
+    axes, dimensions = values(call.input(1)), len(shape_of(call.input(0)))
+    if all(-dimensions <= axis < dimensions for axis in axes or ()):
+        return None
+    return f"takes axes from {-dimensions} to {dimensions - 1}"
+
+
+def _reduced_output(call: Call) -> str | None:
+    """A reduction writes an element for each that its axes leave."""
+    axes, data, result = values(call.input(1)), shape_of(call.input(0)), shape_of(call.output())
+    if len(result) > len(data):
+        return f"writes at most {len(data)} dimensions, not {len(result)}"
+    if axes is None or not data:
+        return None
+    removed = {axis % len(data) for axis in axes}
+    left = math.prod(size for axis, size in enumerate(data) if axis not in removed)
+    written = math.prod(result)
+    return None if left == written else f"writes {left} elements, not {written}"
 
 
 def _sum_scales(*positions: int) -> Rule:
@@ -312,8 +341,8 @@ _EQUAL = (takes(BOOL, FLOAT, INT32, INT64, INT8), only_for(INT8, _scales_below(1
 _ORDER = (takes(FLOAT, INT32, INT64, INT8), only_for(INT8, _scales_below(1, 0, 1)))
 _REAL = (takes(FLOAT), same_types(0, OUTPUT))
 _REAL_OF_SHAPE = (*_REAL, same_shapes(0, OUTPUT))
-_AXES = (takes(INT32, position=1, what="axes"), axes_in_range)
-_REDUCTION = (*_AXES, reduced_output)
+_AXES = (takes(INT32, position=1, what="axes"), _axes_in_range)
+_REDUCTION = (*_AXES, _reduced_output)
 _POOLED = (activation_range, takes(FLOAT, INT8, INT16), rank(4, 4, 0, OUTPUT), _pool)
 _REDUCED = (takes(FLOAT, INT8, INT16), *_REDUCTION)
 
@@ -323,7 +352,7 @@ KERNELS = (
     Kernel("ADD", "2+", KernelMemory("eb", "15i"),
         (activation_range, _mixed_sum, writes(FLOAT, INT32, INT8, INT16),
         only_cmsis_nn(only_for(INT16, symmetric(0, 1, OUTPUT))), _only_outputs(INT32, not_quantized(0, 1)),
-        _sum_scales(0, 1), elementwise_output), esp_nn=esp_nn.no_scratch, caveats=(_mixed_inputs,),
+        _sum_scales(0, 1), _elementwise_output), esp_nn=esp_nn.no_scratch, caveats=(_mixed_inputs,),
         overlaps=overlaps.elementwise(2), counted_by="pairs"),
     Kernel("ADD_N", "1+", KernelMemory(prepare=_add_n_requests), (_add_n,)),
     *(
@@ -343,7 +372,7 @@ KERNELS = (
     # Divisors of 0 end the inference.
     Kernel("DIV", "2+", KernelMemory("e", "7i"),
         (activation_range, same_types(0, 1, OUTPUT), takes(FLOAT, INT32, INT8),
-        only_for(INT32, not_quantized(0, 1)), only_for(INT8, quantized(0, 1, OUTPUT)), elementwise_output),
+        only_for(INT32, not_quantized(0, 1)), only_for(INT8, quantized(0, 1, OUTPUT)), _elementwise_output),
         fails_by=1, counted_by="pairs"),
     Kernel("ELU", "1", KernelMemory("", "256b"), (takes(FLOAT, INT8), same_types(0, OUTPUT))),
     *(Kernel(name, "2+", _COMPARISON, _EQUAL) for name in ("EQUAL", "NOT_EQUAL")),
@@ -375,7 +404,7 @@ KERNELS = (
         only_for(INT8, output_quantization(16 / 256, 127), quantized(0), _exponent_scale()))),
     *(
         Kernel(name, "2+", _NO_STRUCTURES,
-            (writes(FLOAT, INT8, INT16, INT32, INT64), elementwise_output), cmsis_nn_caveats=(_extremes,),
+            (writes(FLOAT, INT8, INT16, INT32, INT64), _elementwise_output), cmsis_nn_caveats=(_extremes,),
             counted_by="pairs")
         for name in ("MAXIMUM", "MINIMUM")
     ),
@@ -385,7 +414,7 @@ KERNELS = (
     Kernel("MUL", "2", KernelMemory("e", "9i"),
         (activation_range, same_types(0, 1), takes(FLOAT, INT8, INT16, INT32),
         _only_outputs(INT8, quantized(OUTPUT)), _only_outputs(INT16, quantized(OUTPUT)),
-        only_for(INT16, symmetric(0, 1, OUTPUT)), elementwise_output), overlaps=overlaps.elementwise(2),
+        only_for(INT16, symmetric(0, 1, OUTPUT)), _elementwise_output), overlaps=overlaps.elementwise(2),
         counted_by="pairs"),
     Kernel("PRELU", "2+", KernelMemory("", "7i"),
         (takes(FLOAT, INT8, INT16), rank(0, 4, 0, 1, OUTPUT), _prelu, _only_outputs(INT8, quantized(OUTPUT))),
@@ -419,7 +448,7 @@ KERNELS = (
         counted_by="pairs"),
     Kernel("SUB", "2+", KernelMemory("eb", "13i"),
         (activation_range, writes(FLOAT, INT32, INT8, INT16),
-        _only_outputs(INT32, not_quantized(0, 1, OUTPUT)), _sum_scales(0, 1), elementwise_output),
+        _only_outputs(INT32, not_quantized(0, 1, OUTPUT)), _sum_scales(0, 1), _elementwise_output),
         caveats=(_mixed_inputs,), overlaps=overlaps.elementwise(2), counted_by="pairs"),
     Kernel("SUM", "2+", _ACCUMULATOR, (*_REDUCED, same_types(0, OUTPUT)), reduces_axes=True),
     Kernel("TANH", "1", KernelMemory("", "4i", again=(0,)),

@@ -1,7 +1,8 @@
 """TFLite Micro's kernels that move, select and resize data.
 
 Read from tensorflow/tflite-micro (tensorflow/lite/micro/kernels, commit 90b983c): the checks of Prepare and
-the dtypes of Eval. Checks that only debug builds of the kernels have are not rules.
+the dtypes of Eval. Checks that only debug builds of the kernels have are not rules. Some kernels report a
+wrong shape, axis or index; others read or write past a tensor, which ends the process or changes the arena.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from sizeup.backends.tflm.kernel import (
     Call,
     Kernel,
@@ -17,7 +20,6 @@ from sizeup.backends.tflm.kernel import (
     KernelRequests,
     Rule,
     elements_of,
-    gathered_axes,
     output_shape_copy,
     require_elements,
     shape_of,
@@ -31,10 +33,12 @@ from sizeup.backends.tflm.kernel_rules import (
     INT64,
     OUTPUT,
     UINT8,
+    broadcast,
     constant,
     dtype,
     integers,
     like_output,
+    listed,
     positive,
     rank,
     same_types,
@@ -47,24 +51,119 @@ from sizeup.backends.tflm.kernel_rules import (
     zero_point,
 )
 from sizeup.backends.tflm.kernels import overlaps
-from sizeup.backends.tflm.shape_rules import (
-    broadcast,
-    broadcast_shapes,
-    broadcasts_to_output,
-    gathered,
-    gathered_blocks,
-    listed_shape,
-    looked_up,
-    not_broadcast,
-    outputs_of_rank,
-    same_ranks,
-    sliced,
-)
 from sizeup.graph import Tensor
 
 _MAX_CONCATENATED = 10
 _MAX_RANK = 6  # of the shapes that kernels copy
 _MAX_SLICED = 4  # dimensions of STRIDED_SLICE
+_MAX_INDEXED = 5  # indices of one position of GATHER_ND
+
+
+def _listed_shape(shape: Sequence[int]) -> str:
+    """A shape in a message."""
+    return "x".join(map(str, shape)) or "a scalar"
+
+
+def _not_broadcast(*shapes: tuple[int, ...]) -> str:
+    """The reason for shapes that do not match."""
+    return f"takes shapes that broadcast, not {listed([*map(_listed_shape, shapes)])}"
+
+
+def _same_ranks(call: Call) -> str | None:
+    """Inputs with as many dimensions as the first one."""
+    ranks = [len(shape_of(call.input(position))) for position in range(len(call.op.inputs))]
+    other = next((rank for rank in ranks if rank != ranks[0]), None)
+    return None if other is None else f"takes inputs of one rank, not of {ranks[0]} and {other} dimensions"
+
+
+def _outputs_of_rank(data: int) -> Rule:
+    """Outputs with as many dimensions as the input at that position."""
+
+    def rule(call: Call) -> str | None:
+        dimensions = len(shape_of(call.input(data)))
+        for position in range(len(call.op.outputs)):
+            written = len(shape_of(call.output(position)))
+            if written != dimensions:
+                return f"writes {dimensions} dimensions, not {written}"
+        return None
+
+    return rule
+
+
+def _slice_in_data(call: Call) -> str | None:
+    """A start and a size of each dimension; those that are constant, within the data. -1 is the rest."""
+    data = shape_of(call.input(0))
+    least = min(elements_of(call.input(position)) for position in (1, 2))
+    if least < len(data):
+        return f"needs {len(data)} starts and sizes, not {least}"
+    starts = integers(call.input(1)) or [0] * least
+    sizes = integers(call.input(2)) or [-1] * least
+    for start, size, whole in zip(starts, sizes, data, strict=False):
+        if not 0 <= start <= start + max(size, 0) <= whole:
+            return f"takes slices of its data, not {size} from {start} of {whole}"
+    return None
+
+
+def _gathered_axes(call: Call) -> tuple[int, int]:
+    """The axis of GATHER, and its number of batch dimensions; both count from the end if negative."""
+    axis, batch = call.op.attrs["axis"], call.op.attrs["batch_dims"]
+    data, indices = shape_of(call.input(0)), shape_of(call.input(1))
+    return axis + len(data) * (axis < 0), batch + len(indices) * (batch < 0)
+
+
+def _gathered_indices(call: Call) -> str | None:
+    """The axes of GATHER and, if its indices are constant, each of them."""
+    data, shape, (axis, batch) = shape_of(call.input(0)), shape_of(call.input(1)), _gathered_axes(call)
+    if not 0 <= axis < len(data):
+        return f"takes axes from {-len(data)} to {len(data) - 1}"
+    if not 0 <= batch <= min(axis, len(shape)) or data[:batch] != shape[:batch]:
+        return "takes batch dimensions that its data and its indices have in common, before the axis"
+    return _indices(values(call.input(1)), data[axis])
+
+
+def _indices(indices: Sequence[int] | None, size: int) -> str | None:
+    wrong = next((index for index in indices or () if not 0 <= index < size), None)
+    return None if wrong is None else f"takes indices from 0 to {size - 1}, not {wrong}"
+
+
+def _gathered_blocks(call: Call) -> str | None:
+    """The shapes of GATHER_ND and, if its indices are constant, the position of each block in the data."""
+    data, shape = shape_of(call.input(0)), shape_of(call.input(1))
+    if not data or not shape:
+        return "takes no scalars"
+    limit = min(len(data), _MAX_INDEXED)
+    if shape[-1] > limit:
+        return f"takes at most {limit} indices per position, not {shape[-1]}"
+    indices = values(call.input(1))
+    if indices is None or not shape[-1]:
+        return None
+    steps = [math.prod(data[axis + 1 :]) for axis in range(shape[-1])]
+    starts = np.reshape(indices, (-1, shape[-1])) @ np.array(steps)
+    is_within = np.all((starts >= 0) & (starts + steps[-1] <= math.prod(data)))
+    return None if is_within else "takes indices of elements that its data has"
+
+
+def _looked_up_rows(call: Call) -> str | None:
+    """Constant indices of EMBEDDING_LOOKUP, and room for its rows."""
+    table, result = shape_of(call.input(1)), shape_of(call.output())
+    computed = (elements_of(call.input(0)), *table[1:])
+    if len(result) != len(table) or math.prod(computed) > math.prod(result):
+        return f"computes an output of {_listed_shape(computed)}, and the file has {_listed_shape(result)}"
+    return _indices(values(call.input(0)), table[0])
+
+
+def _broadcasts_to_output(call: Call) -> str | None:
+    """Data of BROADCAST_TO."""
+    data, result = shape_of(call.input(0)), shape_of(call.output())
+    return None if broadcast(data, result) == result else _not_broadcast(data, result)
+
+
+def _broadcast_shapes(call: Call) -> str | None:
+    """Constant shapes of BROADCAST_ARGS, and room for their broadcast shape."""
+    shapes = [tuple(integers(call.input(position)) or ()) for position in range(2)]
+    if len(max(shapes, key=len)) > elements_of(call.output()):
+        return f"needs an output of {len(max(shapes, key=len))} sizes, not {elements_of(call.output())}"
+    return _not_broadcast(*shapes) if broadcast(*shapes) is None else None
 
 
 def _writes_shape(call: Call, computed: Sequence[int]) -> str | None:
@@ -72,7 +171,7 @@ def _writes_shape(call: Call, computed: Sequence[int]) -> str | None:
     recorded = shape_of(call.output())
     if tuple(computed) == recorded:
         return None
-    return f"computes an output of {listed_shape(computed)}, and the file has {listed_shape(recorded)}"
+    return f"computes an output of {_listed_shape(computed)}, and the file has {_listed_shape(recorded)}"
 
 
 def _concatenation(call: Call) -> str | None:
@@ -80,7 +179,7 @@ def _concatenation(call: Call) -> str | None:
     if count > _MAX_CONCATENATED:
         return f"takes at most {_MAX_CONCATENATED} inputs, not {count}"
     positions = range(count)
-    rules: tuple[Rule, ...] = (same_types(*positions, OUTPUT), rank(0, _MAX_RANK, *positions), same_ranks)
+    rules: tuple[Rule, ...] = (same_types(*positions, OUTPUT), rank(0, _MAX_RANK, *positions), _same_ranks)
     if dtype(call) == INT8:
         rules += (like_output(*positions),)
     elif dtype(call) == INT16:
@@ -120,7 +219,7 @@ def _transpose(call: Call) -> str | None:
         return "needs constant axes"
     dimensions = len(shape_of(call.input(0)))
     if shape_of(call.input(1)) != (dimensions,):
-        return f"needs one axis per dimension, not {listed_shape(shape_of(call.input(1)))}"
+        return f"needs one axis per dimension, not {_listed_shape(shape_of(call.input(1)))}"
     if len(axes) < dimensions:
         return f"takes int32 axes, not {dtype(call, 1)}"
     if not all(0 <= axis < dimensions for axis in axes[:dimensions]):
@@ -216,7 +315,7 @@ def _squeeze(call: Call) -> str | None:
     removed = {axis % len(data) for axis in axes} or {axis for axis, size in enumerate(data) if size == 1}
     kept = [size for axis, size in enumerate(data) if axis not in removed]
     is_less = len(kept) > len(result) or any(size > there for size, there in zip(kept, result, strict=False))
-    return f"writes {listed_shape(kept)}, and the file has {listed_shape(result)}" if is_less else None
+    return f"writes {_listed_shape(kept)}, and the file has {_listed_shape(result)}" if is_less else None
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -228,7 +327,7 @@ def _select(call: Call) -> str | None:
     if shapes[0] == shapes[1] == shapes[2] or all(math.prod(shape) == 1 for shape in shapes):
         return None
     result = broadcast(*shapes)
-    return not_broadcast(*shapes) if result is None else _writes_shape(call, result)
+    return _not_broadcast(*shapes) if result is None else _writes_shape(call, result)
 
 
 def _embedding(call: Call) -> str | None:
@@ -323,7 +422,7 @@ def _rearranged(call: Call) -> KernelRequests:
 
 def _gathered(call: Call) -> KernelRequests:
     """The computed output shape has the indices in place of one axis."""
-    data, indices, (axis, batch) = shape_of(call.input(0)), shape_of(call.input(1)), gathered_axes(call)
+    data, indices, (axis, batch) = shape_of(call.input(0)), shape_of(call.input(1)), _gathered_axes(call)
     require_elements(call, math.prod((*data[:axis], *indices[batch:], *data[axis + 1 :])))
     return output_shape_copy(call)
 
@@ -349,10 +448,10 @@ _NO_STRUCTURES = KernelMemory()
 KERNELS = (
     Kernel("BATCH_TO_SPACE_ND", "3", _NO_STRUCTURES, _BLOCKS),
     Kernel("BROADCAST_ARGS", "2", _NO_STRUCTURES,
-        (takes(INT32, INT64), same_types(0, 1, OUTPUT), rank(1, 1, 0, 1, OUTPUT), broadcast_shapes)),
+        (takes(INT32, INT64), same_types(0, 1, OUTPUT), rank(1, 1, 0, 1, OUTPUT), _broadcast_shapes)),
     Kernel("BROADCAST_TO", "2", _NO_STRUCTURES,
         (rank(0, 5, 0, OUTPUT), takes(INT32, INT64, position=1, what="shapes"), rank(1, 1, 1),
-        same_types(0, OUTPUT), _broadcast_to, broadcasts_to_output)),
+        same_types(0, OUTPUT), _broadcast_to, _broadcasts_to_output)),
     Kernel("CONCATENATION", "1+", KernelMemory("ie", "b2ph2i|10i", again=(0,)),
         (without_activation, takes(FLOAT, INT8, INT16, INT32, INT64, BOOL), _concatenation), strips="rows"),
     *(
@@ -365,7 +464,7 @@ KERNELS = (
         _update)),
     Kernel("EMBEDDING_LOOKUP", "2", KernelMemory(prepare=_looked_up),
         (takes(INT32, what="positions"), rank(1, 1), takes(FLOAT, INT8, position=1, what="tables"),
-        rank(2, _MAX_RANK, 1), _embedding, looked_up), fails_by=0),
+        rank(2, _MAX_RANK, 1), _embedding, _looked_up_rows), fails_by=0),
     Kernel("EXPAND_DIMS", "2", _NO_STRUCTURES,
         (takes(FLOAT, INT16, INT8), takes(INT32, position=1, what="axes"), _expand_dims)),
     Kernel("FILL", "2+", _NO_STRUCTURES,
@@ -373,9 +472,9 @@ KERNELS = (
         takes(INT8, INT16, INT32, INT64, what="sizes"), rank(1, 1), _fill)),
     # Indices of elements that do not exist end the inference.
     Kernel("GATHER", "2", KernelMemory("2i", "", _gathered),
-        (takes(INT32, position=1, what="positions"), takes(FLOAT, INT8), gathered), fails_by=1),
+        (takes(INT32, position=1, what="positions"), takes(FLOAT, INT8), _gathered_indices), fails_by=1),
     Kernel("GATHER_ND", "2", KernelMemory(prepare=_gathered_slices),
-        (takes(FLOAT, INT8), takes(INT32, position=1, what="indices"), gathered_blocks), fails_by=1),
+        (takes(FLOAT, INT8), takes(INT32, position=1, what="indices"), _gathered_blocks), fails_by=1),
     Kernel("MIRROR_PAD", "2+", KernelMemory("e", "5i", _mirror_pad), (writes(FLOAT, INT8), _mirror)),
     Kernel("PACK", "1+", KernelMemory("2i"), (writes(FLOAT, INT8, INT16, INT32, INT64),)),
     Kernel("PAD", "2+", KernelMemory("", "14i"), _PADDED, cmsis_nn_caveats=(_padded_batch,),
@@ -396,18 +495,18 @@ KERNELS = (
     Kernel("SHAPE", "1", KernelMemory("e"), (writes(INT32),)),
     Kernel("SLICE", "3", _NO_STRUCTURES,
         (takes(FLOAT, INT32, INT8, INT16, BOOL), takes(INT32, INT64, position=1, what="begins"), rank(0, 5),
-        sliced)),
+        _slice_in_data)),
     Kernel("SPACE_TO_BATCH_ND", "3", KernelMemory("", "i"), _BLOCKS),
     Kernel("SPLIT", "2+", KernelMemory("i"),
-        (takes(FLOAT, INT8, INT16, INT32, position=1), _split_axis(0, 1), outputs_of_rank(1)), outputs=0),
+        (takes(FLOAT, INT8, INT16, INT32, position=1), _split_axis(0, 1), _outputs_of_rank(1)), outputs=0),
     Kernel("SPLIT_V", "3", KernelMemory("i"),
-        (takes(FLOAT, INT8, INT16, INT32), _split_axis(2, 0), outputs_of_rank(0)), outputs=0,
+        (takes(FLOAT, INT8, INT16, INT32), _split_axis(2, 0), _outputs_of_rank(0)), outputs=0,
         optional_input=1),
     Kernel("SQUEEZE", "1", KernelMemory("9i"), (_same_bytes, _squeeze)),
     Kernel("STRIDED_SLICE", "4", KernelMemory("5ib", "21i"),
         (writes(FLOAT, INT8, INT16, INT32, BOOL), _strided_slice)),
     Kernel("TRANSPOSE", "2", _NO_STRUCTURES,
-        (takes(FLOAT, INT8, INT16), same_types(0, OUTPUT), rank(0, 5), outputs_of_rank(0), _transpose),
+        (takes(FLOAT, INT8, INT16), same_types(0, OUTPUT), rank(0, 5), _outputs_of_rank(0), _transpose),
         cmsis_nn_caveats=(_five_dimensions,)),
     Kernel("UNPACK", "1+", KernelMemory("2i"), (takes(FLOAT, INT32, INT16, INT8),)),
 )  # fmt: skip

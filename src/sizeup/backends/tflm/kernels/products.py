@@ -23,6 +23,7 @@ from sizeup.backends.tflm.kernel_rules import (
     UINT8,
     activation_range,
     at,
+    broadcast,
     dtype,
     is_constant,
     listed,
@@ -40,7 +41,6 @@ from sizeup.backends.tflm.kernel_rules import (
 from sizeup.backends.tflm.kernels import esp_nn, overlaps
 from sizeup.backends.tflm.kernels import product_requests as requests
 from sizeup.backends.tflm.kernels.product_requests import REVERSED_ABOVE, fully_connected_operands
-from sizeup.backends.tflm.shape_rules import broadcast
 from sizeup.backends.tflm.subgraphs import is_declared
 from sizeup.graph import Tensor
 
