@@ -17,7 +17,7 @@ import sizeup
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "written_by"
 # Schemas by their packages.
-SCHEMAS = {"schema.json": "sizeup.render.data", "llm_schema.json": "sizeup.serving.render.data"}
+SCHEMAS = {"schema.json": "sizeup.render.data", "llm_schema.json": "sizeup.serving.render"}
 ANALYZED = "stm32l4r5zi"  # its latency of the sample has all parts
 CHECKED = "stm32f746"
 BUDGETS = f"""\

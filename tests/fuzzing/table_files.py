@@ -27,7 +27,7 @@ from sizeup.mixed_precision.accuracy import read_accuracy
 from sizeup.mixed_precision.result_cache import ResultCache
 from sizeup.results.precision import read_losses
 from sizeup.runtimes.profiles import attribute, by_module, read_profile
-from sizeup.serving.times.trace import read_requests
+from sizeup.serving.times.traffic import read_requests
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.spec import read_spec
 from sizeup.targets import write

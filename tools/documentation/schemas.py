@@ -31,7 +31,7 @@ DOCUMENTS = (
         "`sizeup analyze MODEL --json`, `-o report.json`, `Report.to_dict()`",
     ),
     (
-        "sizeup.serving.render.data",
+        "sizeup.serving.render",
         "llm_schema.json",
         "JSON of llm",
         "`sizeup llm CONFIG --json`, `Serving.to_dict()`",

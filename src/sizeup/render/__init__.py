@@ -76,7 +76,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     "Diffusion": {".json": _JSON},
     "Serving": {
         ".json": _JSON,
-        ".html": Writer("sizeup.serving.render.html.page:lines"),
+        ".html": Writer("sizeup.serving.render.page:lines"),
         ".md": Writer("sizeup.serving.render.checks:markdown_lines"),
         ".xml": Writer("sizeup.serving.render.checks:junit_lines"),
         ".codequality.json": Writer("sizeup.serving.render.checks:code_quality_lines"),
@@ -117,8 +117,8 @@ _PLAIN_DATA = {
     "Tradeoff": "data.precision:tradeoff",
     "Measurement": "data.measurement:to_dict",
     "Ranking": "data.boards:ranking_to_dict",
-    "Diffusion": "sizeup.serving.render.data.diffusion:to_dict",
-    "Serving": "sizeup.serving.render.data.llm:to_dict",
+    "Diffusion": "sizeup.serving.render.data:diffusion_to_dict",
+    "Serving": "sizeup.serving.render.data:to_dict",
     "QueryResult": "data.query:to_dict",
 }
 _FRAMES = {

@@ -22,11 +22,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sizeup.errors import TargetError
+from sizeup.errors import SizeupError, TargetError
 from sizeup.targets import Catalog, Device, current_catalog
 from sizeup.targets.cluster_names import FILE, FOLDER, LINKS, content_of, shipped_names
 from sizeup.targets.names import suggestion
-from sizeup.targets.prices import Price, price_of
 from sizeup.targets.quantities import BANDWIDTH, TIME, Quantity
 from sizeup.targets.table import Table
 from sizeup.units import quoted
@@ -354,3 +353,33 @@ def _price(head: Table) -> Price | None:
     if price is None or not text.endswith("/h"):
         raise head.error(f"price is {quoted(text)}, not a price per device such as '2.50 USD/h'")
     return price
+
+
+_PRICE = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,20})?)(?: ?([A-Z]{3})(?:/h)?)?")
+_LEAST_PRICE, _MOST_PRICE = 1e-9, 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of one device per hour."""
+
+    amount: float
+    currency: str  # empty if not given
+
+
+def price_of(text: str) -> Price | None:
+    """The price of a text such as `2.50`, `2.50USD` or `2.50 USD/h`; None if it is none."""
+    match = _PRICE.fullmatch(text)
+    return None if match is None else Price(float(match[1]), match[2] or "")
+
+
+def parse_price(price: float | str | None) -> Price | None:
+    """The price of a number or a text; raises SizeupError unless it is from 1e-9 to 1,000,000,000."""
+    if price is None:
+        return None
+    is_number = isinstance(price, int | float) and not isinstance(price, bool)
+    is_number = is_number and _LEAST_PRICE <= price <= _MOST_PRICE  # type: ignore[operator]
+    parsed = Price(float(price), "") if is_number else price_of(str(price))
+    if parsed is None or not _LEAST_PRICE <= parsed.amount <= _MOST_PRICE:
+        raise SizeupError(f"price {quoted(price)}: give a price per GPU and hour, such as 2.50 or 2.50USD")
+    return parsed

@@ -18,7 +18,7 @@ import sizeup
 from cli.running import run_command as run
 from timing import undisturbed
 
-_SCHEMA = json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
+_SCHEMA = json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text())
 
 
 @pytest.fixture(scope="module")

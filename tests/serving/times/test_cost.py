@@ -22,8 +22,7 @@ from sizeup.serving.times.goals import Goals
 from sizeup.serving.times.traffic import Percentiles, Traffic
 from sizeup.targets import clear_cache, write
 from sizeup.targets.anchors import Anchor
-from sizeup.targets.clusters import cluster
-from sizeup.targets.prices import Price, parse_price
+from sizeup.targets.clusters import Price, cluster, parse_price
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +157,7 @@ def test_costs_are_printed_and_in_the_json(configs: Path) -> None:
     assert "requests per 1 M output tokens per 1 M tokens energy per 1 M output tokens" in text
     assert "cost 5.00 USD per hour: 2 GPUs at 2.50 USD" in text
     content = json.loads(run_command(*command, "--json").stdout)
-    jsonschema.validate(
-        content, json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
-    )
+    jsonschema.validate(content, json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text()))
     point = content["times"]["points"][1]
     expected = 2.5 / 3600 * 1e6 / point["gpu_tokens_per_second"]
     assert point["cost"]["per_million_output_tokens"] == pytest.approx(expected, rel=1e-5)

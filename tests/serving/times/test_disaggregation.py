@@ -176,9 +176,7 @@ def test_a_division_is_printed_in_the_json_and_on_the_page(configs: Path, tmp_pa
     assert "balance with 64 requests, both sides are as fast with" in text
     page = tmp_path / "llm.html"
     content = json.loads(run_command(*command, "--json", "-o", page).stdout)
-    jsonschema.validate(
-        content, json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
-    )
+    jsonschema.validate(content, json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text()))
     assert content["disaggregation"]["points"][0]["requests"] == 1
     assert "Disaggregated serving" in page.read_text("utf-8")
 

@@ -110,9 +110,7 @@ def test_the_best_divisions_are_printed_in_the_json_and_on_the_page(configs: Pat
     assert "best" in text
     page = tmp_path / "llm.html"
     content = json.loads(run_command(*command, "--tpot", "20ms", "--json", "-o", page).stdout)
-    jsonschema.validate(
-        content, json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
-    )
+    jsonschema.validate(content, json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text()))
     assert [row["prefill_gpus"] + row["decode_gpus"] for row in content["divisions"]] == [4, 4, 4]
     assert "Divisions of the GPUs" in page.read_text("utf-8")
     none = run_command(*command, "--tpot", "1us").stdout

@@ -16,11 +16,11 @@ import published_configs
 import sizeup
 from sizeup.errors import SizeupError
 from sizeup.serving.memory.layouts import Layout
-from sizeup.serving.render.data.grid import grid_of
+from sizeup.serving.render.data import grid_of
 from sizeup.serving.times.estimate import Duration, ServingPoint
 from sizeup.serving.times.grid import FrontierPoint, GridLayout, ServingGrid, _ranked
 
-_SCHEMA = json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
+_SCHEMA = json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text())
 _MOST_GRID_BYTES = 600_000
 
 

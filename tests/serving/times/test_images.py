@@ -129,7 +129,7 @@ def test_the_command_prints_images_and_the_tower(model: Path) -> None:
     assert "and 3.96 T in the vision tower, " in text
     assert "vision tower at least 10.9 ms of TTFT, for 1 image of a prompt" in text
     data = json.loads(run_command(*command, "--json").stdout)
-    schema = json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
+    schema = json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text())
     jsonschema.validate(data, schema)
     assert data["images"]["tower_macs"] == 1_978_524_499_968
     assert data["times"]["points"][0]["vision_tower_seconds"] == pytest.approx(_tower(), rel=1e-5)

@@ -14,7 +14,7 @@ import sizeup
 from cli.running import run_command as run
 from serving.laptops import BY_HAND, LLAMA, SMALL, written
 
-_SCHEMA = json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
+_SCHEMA = json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text())
 
 
 @pytest.fixture

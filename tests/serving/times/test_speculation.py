@@ -161,9 +161,7 @@ def test_a_draft_is_printed_in_the_json_and_on_the_page(configs: Path, tmp_path:
     shown = page.read_text("utf-8")
     assert "They are not computed with a draft." in shown
     assert 'id="layouts"' not in shown
-    jsonschema.validate(
-        content, json.loads((files("sizeup.serving.render.data") / "llm_schema.json").read_text())
-    )
+    jsonschema.validate(content, json.loads((files("sizeup.serving.render") / "llm_schema.json").read_text()))
     assert content["draft"]["tokens"] == 4
     # A draft of 810 GB does not fit, and the model alone does.
     refused = run_command(

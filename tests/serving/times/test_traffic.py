@@ -15,8 +15,7 @@ from sizeup.serving.steps.rates import calibrations
 from sizeup.serving.steps.step import Server, server_of, step_time
 from sizeup.serving.times.closed_form import STEADY, Benchmark, times
 from sizeup.serving.times.scheduler import Requests, SchedulerLimits, simulate
-from sizeup.serving.times.trace import read_requests
-from sizeup.serving.times.traffic import REQUESTS, simulate_rate, simulate_trace, step_seconds
+from sizeup.serving.times.traffic import REQUESTS, read_requests, simulate_rate, simulate_trace, step_seconds
 from sizeup.targets.clusters import cluster
 
 LIMITS = SchedulerLimits(batch_tokens=8192, sequences=128, blocks=20_000, block_tokens=16)

@@ -44,11 +44,15 @@ from sizeup.serving.times.estimate import calibrated_server
 from sizeup.serving.times.goals import MOST_LAYOUTS, Goals
 from sizeup.serving.times.scheduler import SchedulerLimits
 from sizeup.serving.times.speculation import MTP, Draft, draft_of, layout_problem, with_draft
-from sizeup.serving.times.trace import read_requests
-from sizeup.serving.times.traffic import Traffic, rate_simulation, simulate_rate, simulate_trace
+from sizeup.serving.times.traffic import (
+    Traffic,
+    rate_simulation,
+    read_requests,
+    simulate_rate,
+    simulate_trace,
+)
 from sizeup.targets import quantities
-from sizeup.targets.clusters import Cluster, cluster
-from sizeup.targets.prices import parse_price
+from sizeup.targets.clusters import Cluster, cluster, parse_price
 from sizeup.targets.quantities import parse_limit
 from sizeup.units import quoted
 

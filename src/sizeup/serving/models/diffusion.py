@@ -17,9 +17,10 @@ from sizeup.errors import CorruptModel, LoadError, SizeupError
 from sizeup.files import exists, is_file, is_folder
 from sizeup.formats.config_json import parse_json
 from sizeup.serving.models.architecture import Weight
-from sizeup.serving.models.modules import Modules
+from sizeup.serving.models.modules import WEIGHT_PRECISIONS, Modules
 from sizeup.serving.models.reader import MOST_PARAMETERS, assumed_quantization, dtype_of, model_name
 from sizeup.serving.models.settings import MOST_LAYERS, Settings
+from sizeup.targets import Device
 from sizeup.units import quoted
 
 Rows: TypeAlias = Literal["image", "text", "both", "once"]
@@ -270,3 +271,29 @@ def _sd3(settings: Settings, parts: _Parts, name: str, caveats: tuple[str, ...])
 
 CLASSES: Mapping[str, _Build] = {"FluxTransformer2DModel": _flux, "SD3Transformer2DModel": _sd3}
 """The classes of diffusers that can be read."""
+
+
+_WIDEST = 16
+_DTYPES = {_WIDEST: ("bf16", "fp16"), 8: ("fp8", "int8"), 4: ("fp4", "int4")}  # of products, by bits
+_BITS = {scheme.label: scheme.dtype.bits for scheme in WEIGHT_PRECISIONS.values() if scheme is not None}
+
+
+def least_inference_seconds(
+    model: DiffusionTransformer, device: Device, image_tokens: int, text_tokens: int
+) -> float | None:
+    """Seconds that one inference takes at least; None if a peak rate of the device is unknown."""
+    macs = model.weight_macs(image_tokens, text_tokens)
+    work = [(_peak(device, _BITS.get(precision, _WIDEST)), count) for precision, count in macs.items()]
+    work.append((_peak(device, _WIDEST), model.attention_macs(image_tokens, text_tokens)))
+    seconds = 0.0
+    for rate, count in work:
+        if rate is None:
+            return None
+        seconds += count / rate
+    return seconds
+
+
+def _peak(device: Device, bits: int) -> float | None:
+    """The highest peak rate of products for weights of that many bits, which may be widened before."""
+    rates = [device.peak(dtype) for width, dtypes in _DTYPES.items() if width >= bits for dtype in dtypes]
+    return max((rate for rate in rates if rate is not None), default=None)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from sizeup.results.result import Result
 from sizeup.serving.memory.gpus import Fits
-from sizeup.serving.models.diffusion import DiffusionTransformer
-from sizeup.serving.times.diffusion import least_inference_seconds
+from sizeup.serving.models.diffusion import DiffusionTransformer, least_inference_seconds
 from sizeup.targets.clusters import Cluster
 
 

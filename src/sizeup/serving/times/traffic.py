@@ -1,4 +1,4 @@
-"""Requests that arrive at random: percentiles of TTFT and TPOT from a simulation of the scheduler.
+"""Requests that arrive at random or as recorded: percentiles of times from a simulation of the scheduler.
 
 Requests go to the servers of a layout in turn, so one of them is simulated. A step with decoding sequences
 and prompts takes the time of its decode part and, as in the closed form, the calibrated share of the time of
@@ -8,13 +8,18 @@ its prompts. Times of steps are interpolated between points of a grid, which is 
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sizeup.errors import SizeupError
+from sizeup.formats.csv_tables import read_table
 from sizeup.serving.steps.step import Server, step_time
 from sizeup.serving.times.scheduler import Floats, Requests, SchedulerLimits, StepSeconds, Timeline, simulate
+from sizeup.units import quoted
 
 REQUESTS = 2000
 """Requests that one simulation has, with answers of up to as many tokens."""
@@ -151,3 +156,31 @@ def step_seconds(server: Server, limits: SchedulerLimits, longest: int) -> StepS
         return total
 
     return seconds
+
+
+_COLUMNS = ("arrival_s", "input", "output")
+_SECONDS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_TOKENS = re.compile(r"[1-9]\d{0,8}")
+
+
+def read_requests(file: str | os.PathLike[str], max_context: int | None = None) -> Requests:
+    """The requests of a file in order of arrival.
+
+    Raises SizeupError, with the line, if the file is not such a table, or a request exceeds the context.
+    """
+    name = os.fspath(file)
+    rows = []
+    for place, (arrival, *counts) in read_table(name, _COLUMNS, "requests"):
+        if not _SECONDS.fullmatch(arrival):
+            raise SizeupError(f"{place}: arrival_s {quoted(arrival)} is not a number of seconds such as 12.5")
+        for column, count in zip(_COLUMNS[1:], counts, strict=True):
+            if not _TOKENS.fullmatch(count):
+                raise SizeupError(f"{place}: {column} {quoted(count)} is not a number of tokens such as 1024")
+        tokens, answer = map(int, counts)
+        if tokens + answer > (max_context or math.inf):
+            raise SizeupError(f"{place}: {tokens + answer:,} tokens exceed the context of {max_context:,}")
+        rows.append((float(arrival), tokens, answer))
+    if not rows:
+        raise SizeupError(f"{name}: no request")
+    arrivals, inputs, outputs = zip(*sorted(rows, key=lambda row: row[0]), strict=True)
+    return Requests(np.array(arrivals), np.array(inputs, np.int64), np.array(outputs, np.int64))

@@ -1,4 +1,4 @@
-"""Serving estimates as plain data, in bytes, tokens and MACs."""
+"""Serving and diffusion estimates as plain data, in bytes, tokens, MACs and seconds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.render import envelope
 from sizeup.render.data import check
-from sizeup.serving.render.data.grid import grid_of, six_digits
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from sizeup.serving.memory.engines import Range as ByteRange
     from sizeup.serving.memory.gpus import GpuMemory
     from sizeup.serving.results.llm import LayoutRow, Serving
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     from sizeup.serving.times.disaggregation import DisaggregatedPoint
     from sizeup.serving.times.estimate import Duration, ServingEstimate, ServingPoint
     from sizeup.serving.times.goals import GoalRow
+    from sizeup.serving.times.grid import FrontierPoint, GridLayout, ServingGrid
     from sizeup.serving.times.traffic import Traffic
+
+    Floats = npt.NDArray[np.float64]
+    from sizeup.serving.results.diffusion import Diffusion
 
 LAYOUTS = 20
 """Layouts in a file."""
@@ -328,4 +334,114 @@ def _layout(row: LayoutRow) -> dict[str, Any]:
         "transfer_seconds": row.transfer_seconds,
         "fits": row.fits,
         "max_sequences": row.max_sequences,
+    }
+
+
+RANKS = (None, "dominated", "tied", "frontier")
+"""Names of the ranks of points."""
+
+
+def grid_of(grid: ServingGrid | None, serving: Serving | None = None) -> dict[str, Any] | None:
+    """Returns a grid as plain data; lists are by input, output and requests, the last fastest.
+
+    It has costs if it is that of an estimate with a price.
+    """
+    if grid is None:
+        return None
+    return {
+        "basis": "calibrated" if grid.is_calibrated else "lower bound",
+        "input_tokens": list(grid.inputs),
+        "output_tokens": list(grid.outputs),
+        "requests": list(grid.requests),
+        "compared_layouts": grid.compared,
+        "is_complete": grid.is_complete,
+        "layouts": [{**_grid_layout(row), "cost": _costs(serving, grid, row)} for row in grid.layouts],
+        "frontiers": [[_grid_point(point) for point in points] for points in grid.frontiers],
+    }
+
+
+def _grid_layout(row: GridLayout) -> dict[str, Any]:
+    return {
+        "layout": str(row.layout),
+        "equal_layouts": [str(layout) for layout in row.equal],
+        "running": [None if count is None else int(count) for count in _numbers(row.running)],
+        "tpot_seconds": _durations(row.tpot, row.tpot_factors),
+        "ttft_seconds": _durations(row.ttft, row.ttft_factors),
+        "user_tokens_per_second": _numbers(row.user_tokens_per_second),
+        "gpu_tokens_per_second": _numbers(row.gpu_tokens_per_second),
+        "limiter": row.limiters,
+        "causes_seconds": {name: _numbers(values) for name, values in row.causes.items()},
+        "rank": [RANKS[rank] for rank in row.ranks.ravel().tolist()],
+    }
+
+
+def _costs(
+    serving: Serving | None, grid: ServingGrid, row: GridLayout
+) -> dict[str, list[float | None]] | None:
+    """Money per million tokens; None without a price."""
+    if serving is None or serving.cluster.price is None:
+        return None
+    lengths = [(input, output) for input in grid.inputs for output in grid.outputs for _ in grid.requests]
+    costs = [
+        serving.token_cost(rate, input=input, output=output)
+        for rate, (input, output) in zip(row.gpu_tokens_per_second.ravel().tolist(), lengths, strict=True)
+    ]
+    return {
+        "per_million_output_tokens": [_number(cost.output) for cost in costs],
+        "per_million_tokens": [_number(cost.total) for cost in costs],
+    }
+
+
+def _grid_point(point: FrontierPoint) -> dict[str, Any]:
+    return {
+        "layout": str(point.layout),
+        "requests": point.requests,
+        "tpot_seconds": six_digits(point.tpot),
+        "ttft_seconds": six_digits(point.ttft),
+        "user_tokens_per_second": six_digits(point.user_tokens_per_second),
+        "gpu_tokens_per_second": six_digits(point.gpu_tokens_per_second),
+    }
+
+
+def _durations(seconds: Floats, factors: Duration) -> dict[str, list[float | None] | None]:
+    bounds = {"expected": factors.seconds, "low": factors.low, "high": factors.high}
+    return {name: None if factor is None else _numbers(seconds * factor) for name, factor in bounds.items()}
+
+
+def _numbers(values: Floats) -> list[float | None]:
+    return [_number(value) for value in values.ravel().tolist()]
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else six_digits(value)
+
+
+def six_digits(value: float) -> float:
+    """Returns six significant digits: the last ones of a power differ between platforms."""
+    return float(f"{value:.6g}")
+
+
+def diffusion_to_dict(estimate: Diffusion) -> dict[str, Any]:
+    """Returns a diffusion estimate as plain data."""
+    return {
+        **envelope.head(),
+        "model": {
+            "name": estimate.model.name,
+            "class_name": estimate.model.class_name,
+            "parameters": estimate.model.parameters,
+            "weights_bytes": estimate.model.stored_bytes,
+        },
+        "target": {"device": estimate.cluster.device.name, "memory_bytes": estimate.memory_bytes},
+        "precision": {"weights": estimate.weights or None},
+        "image": {"width": estimate.width, "height": estimate.height, "tokens": estimate.image_tokens},
+        "text_tokens": estimate.text_tokens,
+        "steps": estimate.steps,
+        "inferences_per_step": estimate.inferences,
+        "fits": estimate.fits,
+        "step_macs": estimate.step_macs,
+        "image_macs": estimate.image_macs,
+        "least_step_seconds": estimate.least_step_seconds,
+        "least_image_seconds": estimate.least_image_seconds,
+        "assumptions": list(estimate.assumptions),
+        "not_modeled": list(estimate.not_modeled),
     }

@@ -1,1 +1,0 @@
-"""Results as plain data, and their schema."""
