@@ -12,7 +12,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sizeup.api.analyze import check_precision, target_of
-from sizeup.api.check import SECONDS, Model, build_check, int_limit, settings_files
+from sizeup.api.check import (
+    LLM_COMMAND,
+    SECONDS,
+    Model,
+    build_check,
+    int_limit,
+    refuse_language_model,
+    settings_files,
+)
 from sizeup.api.check_each import Progress, check_each, doubted, error_check
 from sizeup.api.check_options import command_options
 from sizeup.api.limits import NO_LIMITS, WorkLimits
@@ -128,6 +136,7 @@ def affected_models(
 
 def _target(budgets: Budgets, budget: Budget) -> Target | None:
     """The target of a budget; a device file is in the folder of the budget file."""
+    refuse_language_model(None, budget.target, LLM_COMMAND, shlex.quote)
     file, rest = budget.device_file
     return target_of(f"{budgets.setting(file)}{rest}" if file else budget.target)
 

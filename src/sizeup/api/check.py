@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 SECONDS = 5.0
 """Time limit per search for a remedy."""
+LLM_COMMAND = "type: sizeup llm {} -d {}"
+"""What checks a language model on the command line."""
 
 
 @with_keyword_hints

@@ -161,7 +161,7 @@ def check(
     names = {name for name, value in unused_with_budget.items() if value}
     _require_model_or_budget(models, budget, names)
     for model in () if budget else models or ():
-        api.refuse_language_model(model, device, "type: sizeup llm {} -d {}", shlex.quote)
+        api.refuse_language_model(model, device, api.LLM_COMMAND, shlex.quote)
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"

@@ -105,6 +105,17 @@ def test_check_states_the_command_to_type(run: Run, config: Path, typed: tuple[s
     assert "no such option: --tpot; for language models: sizeup llm CONFIG -d TARGET --tpot" in ended.err
 
 
+def test_a_budget_states_the_command_to_type(run: Run, config: Path, tmp_path: Path) -> None:
+    budgets = tmp_path / "budgets.toml"
+    for setting, message in (
+        ('target = "8xh100/vllm"', "type: sizeup llm CONFIG -d 8xh100/vllm"),
+        ('macs = "3G"', f"{config.name}: no graph; sizeup llm reads language models"),
+    ):
+        budgets.write_text(f'[[budget]]\nmodels = "{config.name}"\n{setting}\n', "utf-8")
+        ended = run("check", "--budget", str(budgets))
+        assert (ended.code, message in ended.err) == (2, True), ended
+
+
 def test_check_of_another_model_on_a_cluster_names_the_command(run: Run, keywords: Path) -> None:
     ended = run("check", str(keywords), "-d", "8xh100/vllm")
     assert ended.code == 2
