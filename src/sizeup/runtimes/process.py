@@ -178,7 +178,7 @@ def model_path(runtime: str, model: Model, folder: Path) -> Path:
 def _checked_path(runtime: str, model: str | os.PathLike[str]) -> Path:
     """The path of a model file; raises if it refers to data outside its folder, which runtimes would open."""
     path = Path(model).absolute()
-    if RUNTIMES[runtime].opens_files and is_file(path):
+    if runtime in RUNTIMES and RUNTIMES[runtime].opens_files and is_file(path):
         from sizeup.formats.onnx.external_data import check_external_files
 
         check_external_files(path)
