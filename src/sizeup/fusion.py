@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sizeup.graph import ABSENT, Graph, Op
 from sizeup.ops import cost_rule_of, cost_rules, has_trait
+from sizeup.ops.layout import PERMUTING
 
 FUSIONS = {
     "constant": "ops on constants only, computed before the first inference",
@@ -42,7 +43,6 @@ _STATIC = ("shape_of",)  # known before the first inference
 # Op kinds in a loop nest that read windows of a tensor in memory and so start a new nest.
 _WINDOWS = ("pool", "resize")
 _NORMS = frozenset(rule.kind for rule in cost_rules() if {"reduces", "keeps_shape"} <= {*rule.traits})
-_PERMUTING = ("permute", "transpose", "movedim", "swapaxes", "t", "mT", "numpy_T")
 
 
 @dataclass(slots=True)
@@ -323,7 +323,7 @@ class _Loops:
 
     def _track_alias(self, op: Op) -> None:
         source = op.inputs[0]
-        is_permuted = op.source.rpartition(".")[2] in _PERMUTING or source in self.permuted
+        is_permuted = op.source in PERMUTING or source in self.permuted
         for identity in op.outputs:
             self.root[identity] = self.root[source]
             if is_permuted:

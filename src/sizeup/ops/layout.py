@@ -52,6 +52,11 @@ def view(op_kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-", *, 
     )  # fmt: skip
 
 
+# Operators of PyTorch whose alias has the axes in another order.
+PERMUTING = names(
+    "aten.permute aten.transpose aten.movedim aten.moveaxis aten.swapaxes aten.swapdims aten.t aten.numpy_T"
+    " aten.mT aten.mH aten.adjoint"
+)
 _COPIES = "Reads as many elements as it writes; no arithmetic."
 
 view(

@@ -29,6 +29,10 @@ class Operator:
     settings: tuple[int, ...] = ()  # inputs that are no data; scales and zero points are `quantized`
     tables: tuple[int, ...] = ()  # inputs with sines and cosines
     quantized: tuple[QuantizedValue, ...] = ()
+    # The standard operator with the same types of outputs, and the inputs that it takes; (): every third from
+    # the third on.
+    standard: tuple[str, tuple[int, ...]] | None = None
+    same_type: bool = False  # its only output has the type of its first input
     channels: int | None = None  # the axis of output channels of its weight
     # All runtimes agree on its values, which take no more work than their number. A condition or a number of
     # rounds must not depend on others: rounding of functions, overflow of sums and NaN differ.
@@ -109,38 +113,57 @@ OPERATORS: dict[str, Operator] = {
     "Upsample": Operator(settings=(1,)),
     "Where": Operator(dtype=1, exact=True),
     "com.microsoft::Attention": Operator(settings=(3, 5, 6)),
+    "com.microsoft::BiasAdd": Operator(same_type=True),
+    "com.microsoft::BiasGelu": Operator(standard=("Add", (0, 1))),
+    "com.microsoft::BiasSoftmax": Operator(same_type=True),
     "com.microsoft::DequantizeLinear": Operator(quantized=(_DATA,)),
     "com.microsoft::DynamicQuantizeLSTM": Operator(
         settings=(4, 5, 6), quantized=(QuantizedValue(1, 8, 9), QuantizedValue(2, 10, 11)),
     ),
-    "com.microsoft::DynamicQuantizeMatMul": Operator(quantized=(QuantizedValue(1, 2, 3),)),
+    "com.microsoft::DynamicQuantizeMatMul": Operator(
+        standard=("MatMul", (0, 1)), quantized=(QuantizedValue(1, 2, 3),),
+    ),
+    "com.microsoft::FastGelu": Operator(same_type=True),
+    "com.microsoft::FusedConv": Operator(standard=("Conv", (0, 1, 2))),
+    "com.microsoft::FusedGemm": Operator(standard=("Gemm", (0, 1, 2))),
     "com.microsoft::GatherBlockQuantized": Operator(quantized=(QuantizedValue(0, 2, 3),)),
+    "com.microsoft::GatherND": Operator(standard=("GatherND", (0, 1))),
+    "com.microsoft::Gelu": Operator(same_type=True),
+    "com.microsoft::GroupNorm": Operator(same_type=True),
     "com.microsoft::GroupQueryAttention": Operator(settings=(5, 6, 9, 10, 12, 13), tables=(7, 8)),
+    "com.microsoft::Inverse": Operator(same_type=True),
     "com.microsoft::MatMulBnb4": Operator(quantized=(QuantizedValue(1, 2, None),)),
     "com.microsoft::MatMulIntegerToFloat": Operator(
         quantized=(QuantizedValue(0, 2, 4), QuantizedValue(1, 3, 5)),
     ),
     "com.microsoft::MatMulNBits": Operator(quantized=(QuantizedValue(1, 2, 3),)),
+    "com.microsoft::MoE": Operator(same_type=True),
     "com.microsoft::MultiHeadAttention": Operator(settings=(4, 5, 8, 9)),
     "com.microsoft::Pad": Operator(settings=(1, 2, 3)),
     "com.microsoft::QAttention": Operator(
         settings=(5,), quantized=(QuantizedValue(0, 3, 6), QuantizedValue(1, 4, 7)),
     ),
     "com.microsoft::QGemm": Operator(
+        standard=("Gemm", (0, 3)),
         quantized=(_DATA, QuantizedValue(3, 4, 5), QuantizedValue(6, None, None), scaled_output(7, 8)),
     ),
-    "com.microsoft::QLinearAdd": Operator(quantized=_PAIR),
-    "com.microsoft::QLinearAveragePool": Operator(quantized=_ONE),
-    "com.microsoft::QLinearConv": Operator(quantized=_CONV),
-    "com.microsoft::QLinearGlobalAveragePool": Operator(quantized=_ONE),
-    "com.microsoft::QLinearLeakyRelu": Operator(quantized=_ONE),
-    "com.microsoft::QLinearMul": Operator(quantized=_PAIR),
+    "com.microsoft::QLinearAdd": Operator(standard=("Add", (0, 3)), quantized=_PAIR),
+    "com.microsoft::QLinearAveragePool": Operator(standard=("AveragePool", (0,)), quantized=_ONE),
+    "com.microsoft::QLinearConcat": Operator(standard=("Concat", ())),
+    "com.microsoft::QLinearConv": Operator(standard=("QLinearConv", (*range(9),)), quantized=_CONV),
+    "com.microsoft::QLinearGlobalAveragePool": Operator(standard=("GlobalAveragePool", (0,)), quantized=_ONE),
+    "com.microsoft::QLinearLeakyRelu": Operator(same_type=True, quantized=_ONE),
+    "com.microsoft::QLinearMul": Operator(standard=("Mul", (0, 3)), quantized=_PAIR),
     "com.microsoft::QLinearReduceMean": Operator(quantized=_ONE),
-    "com.microsoft::QLinearSigmoid": Operator(quantized=_ONE),
-    "com.microsoft::QLinearSoftmax": Operator(quantized=_ONE),
+    "com.microsoft::QLinearSigmoid": Operator(same_type=True, quantized=_ONE),
+    "com.microsoft::QLinearSoftmax": Operator(same_type=True, quantized=_ONE),
     "com.microsoft::QLinearWhere": Operator(
+        standard=("Where", (0, 1, 4)),
         settings=(0,), quantized=(QuantizedValue(1, 2, 3), QuantizedValue(4, 5, 6), scaled_output(7, 8)),
     ),
+    "com.microsoft::QMoE": Operator(same_type=True),
     "com.microsoft::QuantizeLinear": Operator(quantized=(scaled_output(1, 2),)),
-    "com.microsoft::RotaryEmbedding": Operator(tables=(2, 3)),
+    "com.microsoft::QuickGelu": Operator(same_type=True),
+    "com.microsoft::RotaryEmbedding": Operator(same_type=True, tables=(2, 3)),
+    "com.microsoft::Trilu": Operator(same_type=True),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from sizeup.dtypes import DTYPES, DType
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import StoredTensor
 from sizeup.formats.onnx.control_flow import Frame
+from sizeup.formats.onnx.operators import operator_of
 from sizeup.formats.onnx.value_types import Dims, ValueType, tensor_type, unknown_type
 from sizeup.graph import Shape
 
@@ -24,22 +25,6 @@ _Outputs: TypeAlias = Callable[[Node, _Types], _Types]
 
 _DOMAIN = "com.microsoft::"
 _OUTPUTS: dict[str, _Outputs] = {}
-# The equivalent standard operator, and the inputs that it takes.
-_EQUIVALENTS: dict[str, tuple[str, tuple[int, ...]]] = {
-    "FusedConv": ("Conv", (0, 1, 2)),
-    "QLinearConv": ("QLinearConv", tuple(range(9))),
-    "FusedGemm": ("Gemm", (0, 1, 2)),
-    "QGemm": ("Gemm", (0, 3)),
-    "QLinearAdd": ("Add", (0, 3)),
-    "QLinearMul": ("Mul", (0, 3)),
-    "QLinearWhere": ("Where", (0, 1, 4)),
-    "QLinearConcat": ("Concat", ()),  # every third input from the third on
-    "QLinearAveragePool": ("AveragePool", (0,)),
-    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
-    "DynamicQuantizeMatMul": ("MatMul", (0, 1)),
-    "GatherND": ("GatherND", (0, 1)),
-    "BiasGelu": ("Add", (0, 1)),
-}
 _FUSED = ("activation", "channels_last")
 
 
@@ -48,10 +33,12 @@ def equivalent_of(node: Node, types: _Types) -> _Types | NodeProto | None:
     output_types = _OUTPUTS.get(node.op)
     if output_types is not None:
         return output_types(node, types + [unknown_type()] * (12 - len(types)))
-    op = node.op.removeprefix(_DOMAIN)
-    if op == node.op or op not in _EQUIVALENTS or node.integer("channels_last"):
+    row = operator_of(node.op)
+    if row.same_type:
+        return [types[0] if types else unknown_type()]
+    if row.standard is None or node.integer("channels_last"):
         return None
-    standard, indices = _EQUIVALENTS[op]
+    standard, indices = row.standard
     names = [
         node.inputs[index] if index < len(node.inputs) else ""
         for index in indices or range(2, len(node.inputs), 3)
@@ -71,14 +58,6 @@ def _shaped(names: str) -> Callable[[_Outputs], _Outputs]:
         return function
 
     return register
-
-
-@_shaped(
-    "Gelu FastGelu QuickGelu BiasSoftmax BiasAdd QLinearSigmoid QLinearLeakyRelu QLinearSoftmax GroupNorm"
-    " RotaryEmbedding Inverse Trilu MoE QMoE"
-)
-def _like_first(_: Node, types: _Types) -> _Types:
-    return [types[0]]
 
 
 @_shaped("SkipGroupNorm")

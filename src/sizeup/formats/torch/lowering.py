@@ -55,22 +55,14 @@ def _deform_conv(name: str, args: Arguments) -> Lowering:
 
 _SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _LAST = (-1,)
-# Argument names of (left, right, addend); ATen has the addend first.
-_ADDED = {
-    "addmm": ("mat1", "mat2", "self"),
-    "_addmm_activation": ("mat1", "mat2", "self"),
-    "baddbmm": ("batch1", "batch2", "self"),
-    "addbmm": ("batch1", "batch2", "self"),
-    "addmv": ("mat", "vec", "self"),
-    "_sparse_addmm": ("mat1", "mat2", "self"),
-    "sspaddmm": ("mat1", "mat2", "self"),
-}
+# Argument names of the factors, if the first argument is an addend.
+_FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("mat", "vec"))
 
 
 @LOWERING_RULES("matmul", "sparse_matmul")
 def _matmul(name: str, args: Arguments) -> Lowering:
-    operands = _ADDED.get(name)
-    inputs = [args[operand] for operand in operands] if operands else None
+    factors = next((pair for pair in _FACTORS if args.keys() >= {"self", *pair}), None)
+    inputs = [args[operand] for operand in (*factors, "self")] if factors else None
     left, right, *addend = inputs or _tensors(args)
     if left.layout in _SPARSE or right.layout in _SPARSE:
         is_linear = name in ("linear", "inner")  # the right operand is transposed

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from sizeup.formats.torch.lowering import LOWERING_RULES, Arguments, Lowering, LoweringRule
-from sizeup.ops import op_kind_of
+from sizeup.ops import cost_rules, names_of, op_kind_of
 
 
 class UnpackedWeight(NamedTuple):
@@ -29,21 +29,8 @@ class UnpackedCell(NamedTuple):
 _ACTIVATIONS = ("leaky_relu", "relu", "tanh")
 _WEIGHT_NAMES = ("packed_weight", "W_prepack", "weight")
 _DATA_NAMES = ("qx", "X")
-_KINDS = {
-    "matmul": (
-        "linear linear_relu linear_dynamic linear_relu_dynamic linear_dynamic_fp16 linear_relu_dynamic_fp16"
-        " linear_leaky_relu linear_tanh linear_with_input_q_dq_qweight_dq_output_fp32"
-        " linear_with_input_q_dq_qweight_dq_relu_output_fp32"
-    ),
-    "conv": (
-        "conv1d conv1d_relu conv1d_dynamic conv2d conv2d_relu conv2d_dynamic"
-        " conv3d conv3d_relu conv3d_dynamic"
-    ),
-    "conv_transpose": (
-        "conv_transpose1d conv_transpose1d_dynamic conv_transpose2d conv_transpose2d_dynamic"
-        " conv_transpose3d conv_transpose3d_dynamic"
-    ),
-}
+# Products without a packed weight.
+_UNPACKED = ("quantized.linear_dynamic_fp16_unpacked_weight", "quantized.matmul")
 
 
 def _activation(name: str) -> dict[str, Any]:
@@ -110,22 +97,21 @@ def _recurrent(name: str, args: Arguments) -> Lowering:
     return LOWERING_RULES[op_kind](op_kind, call)
 
 
+# Op kinds without a packed weight, whose kernels compute an activation if their name ends with it.
+_ACTIVATED = [rule.kind for rule in cost_rules() if not rule.macs and "activation" not in rule.traits]
+
+
+def _quantized(*op_kinds: str) -> list[str]:
+    """The operators of torch's quantized modules for op kinds."""
+    names = (name for op_kind in op_kinds for name in names_of("torch", op_kind))
+    return [name for name in names if name.startswith("quantized.")]
+
+
 QUANTIZED_LOWERING_RULES: dict[str, LoweringRule] = {
-    **{f"quantized.{name}": _product for names in _KINDS.values() for name in names.split()},
-    **{
-        f"quantized.{name}": _activated
-        for name in (
-            "add_relu", "add_scalar_relu", "mul_relu", "mul_scalar_relu", "cat_relu", "batch_norm_relu",
-            "batch_norm1d_relu", "batch_norm2d_relu", "batch_norm3d_relu",
-        )
-    },
-    **{
-        f"quantized.{name}": _embedding
-        for name in ("embedding_byte", "embedding_4bit", "embedding_bag_byte", "embedding_bag_4bit")
-    },
-    **{
-        f"quantized.quantized_{name}_cell_dynamic": _cell for name in ("lstm", "gru", "rnn_relu", "rnn_tanh")
-    },
+    **dict.fromkeys(set(_quantized("conv", "conv_transpose", "matmul")).difference(_UNPACKED), _product),
+    **{name: _activated for name in _quantized(*_ACTIVATED) if name.endswith("_relu")},
+    **dict.fromkeys(_quantized("gather_dequantize", "embedding_bag"), _embedding),
+    **dict.fromkeys(_quantized("lstm", "gru", "rnn"), _cell),
     **{
         f"aten._weight_{name}": _packed_matmul
         for name in ("int8pack_mm", "int4pack_mm", "int4pack_mm_for_cpu")

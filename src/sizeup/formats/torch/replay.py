@@ -27,6 +27,7 @@ from sizeup.formats.torch.serialized import Node, Outputs, ProgramGraph, TensorM
 from sizeup.formats.torch.zoo import import_torchvision
 from sizeup.ops import cost_rule_of, op_kind_of
 from sizeup.ops.cost_rule import names
+from sizeup.ops.handlers import Handlers
 
 Values: TypeAlias = dict[str, Any]  # by name
 
@@ -362,11 +363,17 @@ def _check_part_count(
             raise CorruptModel(f"{function} returns {count:,} tensors, but the file declares {declared:,}")
 
 
+_PARTS = Handlers[Callable[[Any, Mapping[str, Any]], Any]]()
+_PARTS("unbind")(lambda size, _: size)
+
+
+@_PARTS("split")
 def _split_parts(size: Any, arguments: Mapping[str, Any]) -> Any:
     split_size = arguments.get("split_size")
     return -(-size // split_size) if isinstance(split_size, int) and split_size > 0 else 0
 
 
+@_PARTS("chunk")
 def _chunks(size: Any, arguments: Mapping[str, Any]) -> Any:
     chunks = arguments.get("chunks")
     if not isinstance(chunks, int) or chunks < 1 or not isinstance(size, int) or size < 1:
@@ -374,17 +381,8 @@ def _chunks(size: Any, arguments: Mapping[str, Any]) -> Any:
     return -(-size // -(-size // chunks))
 
 
+@_PARTS("tensor_split", "hsplit")
+@_PARTS("vsplit", "dsplit")
 def _equal_parts(size: Any, arguments: Mapping[str, Any]) -> Any:
     sections = arguments.get("sections")
     return sections if isinstance(sections, int) else 0
-
-
-_PARTS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
-    "unbind": lambda size, _: size,
-    "split": _split_parts,
-    "chunk": _chunks,
-    "tensor_split": _equal_parts,
-    "hsplit": _equal_parts,
-    "vsplit": _equal_parts,
-    "dsplit": _equal_parts,
-}
