@@ -48,7 +48,7 @@ def test_every_row_of_the_table_is_shown() -> None:
 
 def test_every_other_table_is_of_operators_with_a_kernel() -> None:
     """Code sizes, formulas of instructions, and what converters write."""
-    sizes = tomllib.loads((files("sizeup.checks") / "code_sizes.toml").read_text("utf-8"))
+    sizes = tomllib.loads((files("sizeup.backends.tflm") / "code_sizes.toml").read_text("utf-8"))
     named = {name for table in sizes.values() if isinstance(table, dict) for name in table["operators"]}
     named |= {variant.split()[0] for variants in formulas().values() for variant in variants}
     for row in LOWERINGS.values():
