@@ -19,7 +19,12 @@ TABLES = ("_PLAIN_DATA", "_FRAMES", "_PICTURES", "_TEXTS", "_PAGES")
 
 
 def result_classes() -> set[str]:
-    modules = [import_module(f"sizeup.results.{each.name}") for each in iter_modules(results.__path__)]
+    packages = (results, import_module("sizeup.serving.results"))
+    modules = [
+        import_module(f"{package.__name__}.{each.name}")
+        for package in packages
+        for each in iter_modules(package.__path__)
+    ]
     classes = [each for module in modules for _, each in getmembers(module, isclass)]
     return {each.__name__ for each in classes if issubclass(each, Result) and each is not Result}
 
@@ -31,7 +36,8 @@ def test_every_renderer_that_the_tables_name_exists() -> None:
     assert len(addresses) > 30
     for address in addresses:
         module, _, name = address.partition(":")
-        assert callable(getattr(import_module(f"sizeup.render.{module}"), name)), address
+        path = module if module.startswith("sizeup.") else f"sizeup.render.{module}"
+        assert callable(getattr(import_module(path), name)), address
 
 
 def test_every_result_that_the_tables_name_exists_and_every_result_is_in_one() -> None:
