@@ -12,7 +12,6 @@ from sizeup import cost, dtypes
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.models import Source, check_report_options, count, counted, load, load_at_precision
 from sizeup.api.npu import file_of, npu_fit
-from sizeup.backends import backend_of
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, NoLatency, SizeupError, TargetError
 from sizeup.files import is_file
@@ -287,6 +286,8 @@ def _counts_instructions(
     free_cost: SymbolicCost, target: Target, basis: Basis | None, estimate_cost: Callable[[Cost], Estimate]
 ) -> bool:
     """Whether the basis is `instructions`, which has no closed forms; raises TargetError if it must be."""
+    from sizeup.backends import backend_of
+
     if basis != "instructions" and (basis is not None or not backend_of(target).counts_instructions):
         return False
     try:

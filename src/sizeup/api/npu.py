@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.api.models import Source
-from sizeup.backends import backend_of
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.files import is_file
@@ -28,10 +27,12 @@ def npu_fit(
     target: Target | None,
 ) -> NpuFit | None:
     """The model compiled for the Ethos-U of a target; None if the target has none."""
-    if target is None or not backend_of(target).compiles_models:
+    if target is None:
         return None
-    from sizeup.checks import Needs
+    from sizeup.backends import Needs, backend_of
 
+    if not backend_of(target).compiles_models:
+        return None
     file = unchanged_file(source)
     size = None if file is None else file.stat().st_size
     return backend_of(target).compiled(Needs(graph, graph_cost, dtype, size, original, file))

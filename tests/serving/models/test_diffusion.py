@@ -46,6 +46,9 @@ def read(content: dict[str, Any]) -> DiffusionTransformer:
 )
 def test_parameters_bytes_and_flops_are_those_of_diffusers(class_name: str, config: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
+    from sizeup.formats.torch.zoo import import_torchvision
+
+    import_torchvision()  # diffusers imports it, and its build may be for another torch
     diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed", exc_type=ImportError)
     from torch.utils.flop_counter import FlopCounterMode
 
