@@ -114,7 +114,7 @@ recorded = "2026-11-19"
 name = "tinychip"
 title = "Tinychip"
 kind = "microcontroller"
-maker = "nobody"
+maker = "example"
 runtimes = ["tiny"]
 units = [{ kind = "cpu", name = "core", cores = 1, clock = "100 MHz" }]
 memories = [
