@@ -80,7 +80,7 @@ pooled = { mac = 2e-11, byte = 3e-10, launch = 2e-06 }
 [fit.rates.classes]
 "*" = { mac = 2e-11, byte = 3e-10, launch = 2e-06 }
 """
-_RUNTIME = """
+RUNTIME = """
 [[runtime]]
 name = "tiny"
 title = "Tiny"
@@ -175,7 +175,7 @@ raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/ops/test_ru
         2,
         [
             Edit("src/sizeup/backends/tiny/__init__.py", _BACKEND),
-            Edit("src/sizeup/targets/data/devices/tiny.toml", _RUNTIME),
+            Edit("src/sizeup/targets/data/devices/tiny.toml", RUNTIME),
         ],
         """
 import sizeup
@@ -186,7 +186,7 @@ print(check.fits, check.limits[0].need_low, check.limits[0].need_high)
         "True 1000 2000",
         Edit(
             "src/sizeup/targets/data/devices/tiny.toml",
-            _RUNTIME.replace('backend = "tiny"', 'backend = "tyni"'),
+            RUNTIME.replace('backend = "tiny"', 'backend = "tyni"'),
         ),
         _USE,
         "backend 'tyni' is not installed; those of sizeup: ai8x,",

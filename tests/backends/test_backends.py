@@ -16,6 +16,7 @@ import pytest
 import sizeup
 from formats.tflite.factory import File
 from networks import three_convolutions
+from recipes import RUNTIME
 from sizeup import targets
 from sizeup.backends import Needs, backend_of, fit_memory
 from sizeup.cost import count
@@ -99,30 +100,7 @@ def test_every_backend_answers_for_every_target() -> None:
         assert bool(backend.builds()) == backend.honors_plans
 
 
-RUNTIME = """
-[[runtime]]
-name = "tiny"
-title = "Tiny"
-units = ["cpu"]
-dtypes = ["int8"]
-backend = "tinyrt"
-code = { least = "4 KiB", most = "8 KiB", source = "derived: a test" }
-source = "derived: a test"
-recorded = "2026-11-19"
-
-[[device]]
-name = "tinychip"
-title = "Tinychip"
-kind = "microcontroller"
-maker = "example"
-runtimes = ["tiny"]
-units = [{ kind = "cpu", name = "core", cores = 1, clock = "100 MHz" }]
-memories = [
-  { name = "SRAM", role = "ram", size = "64 KiB" }, { name = "flash", role = "flash", size = "1 MiB" },
-]
-source = "derived: a test"
-recorded = "2026-11-19"
-"""
+INSTALLED = RUNTIME.replace('backend = "tiny"', 'backend = "tinyrt"')
 BACKEND = """
 from sizeup.backends.backend import Support
 from sizeup.backends.memory_need import MemoryPart
@@ -142,7 +120,7 @@ class Tiny(Microcontroller):
 
 
 def test_a_backend_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tiny.toml").write_text(RUNTIME)
+    (tmp_path / "tiny.toml").write_text(INSTALLED)
     monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
     targets.clear_cache()
     with pytest.raises(TargetError, match="backend 'tinyrt' is not installed; those of sizeup: ai8x, "):
@@ -157,7 +135,7 @@ def test_a_package_adds_a_runtime_by_one_module_and_one_data_file(tmp_path: Path
     (site / "tinyrt-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: tinyrt\nVersion: 1\n")
     points = "[sizeup.backends]\ntinyrt = tinyrt:Tiny\n"
     (site / "tinyrt-1.dist-info" / "entry_points.txt").write_text(points)
-    (tmp_path / "tiny.toml").write_text(RUNTIME)
+    (tmp_path / "tiny.toml").write_text(INSTALLED)
     model.write_bytes(_network())
     environment = {**os.environ, "PYTHONPATH": str(site), "SIZEUP_TARGETS": str(tmp_path / "tiny.toml")}
 
@@ -183,7 +161,7 @@ def test_a_package_adds_a_runtime_by_one_module_and_one_data_file(tmp_path: Path
 
 
 def _network() -> bytes:
-    """Three numbers times three weights, in fp32: int8 activations are not what the backend asks for."""
+    """Three numbers times three weights, in fp32."""
     file = File()
     ends = [file.main.tensor(name, (3,)) for name in ("in", "out")]
     weights = file.main.tensor("weights", (3,), data=np.ones(3, np.float32))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from sizeup.backends.backend import Backend
 from sizeup.backends.banks import flash_memory, ram_bank
 from sizeup.backends.memory_need import MemoryFit, MemoryPart
+from sizeup.backends.microcontroller import Microcontroller
 from sizeup.backends.needs import Needs
 from sizeup.backends.tflm.code_size import range_basis
 from sizeup.errors import NoLatency, WriteError
 from sizeup.graph import Graph
-from sizeup.memory import Usage
 
 if TYPE_CHECKING:
     from sizeup.backends.compiled import NpuFit
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from sizeup.latency.execution import Execution
 
 
-class Vela(Backend):
+class Vela(Microcontroller):
     """Models compiled by Vela; without a compilation, the verdict is undetermined."""
 
     def fit(
@@ -43,19 +42,6 @@ class Vela(Backend):
         notes = tuple(filter(None, (target.units[0].note, dram_note(npu))))
         ram_need = replace(ram_need, assumptions=(*ram_need.assumptions, *notes))
         return MemoryFit(ram_need, flash_need, npu.unsupported_reason, npu=npu)
-
-    def converted(self, needs: Needs) -> Needs:
-        """The needs of the graph as converters for microcontrollers write it."""
-        return needs.converted
-
-    def usage(self, needs: Needs) -> Usage:
-        """Activation memory per operator of that graph."""
-        return needs.converted.usage
-
-    @property
-    def uses_recorded_shapes(self) -> bool:
-        """Vela uses what a file records."""
-        return True
 
     @property
     def compiles_models(self) -> bool:
