@@ -27,10 +27,12 @@ class Node:
         domain, op_type = proto.domain, proto.op_type
         self.op = op_type if not domain or domain == "ai.onnx" else f"{domain}::{op_type}"
         self.proto = proto
-        self.name = proto.name
-        self.scope, self.annotated = scope_of(proto)
-        if proto.metadata_props:  # such as stack traces: larger than the rest, and not needed anymore
-            proto.ClearField("metadata_props")
+        self.name = name = proto.name
+        if proto.metadata_props:
+            self.scope, self.annotated = scope_of(proto)
+            proto.ClearField("metadata_props")  # such as stack traces: larger than the rest
+        else:
+            self.scope, self.annotated = scope_from_name(name) if "/" in name else "", False
         self.inputs = list(proto.input)
         self.outputs = list(proto.output)
         self.blocks: dict[str, Block] = {}

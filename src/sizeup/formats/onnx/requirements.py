@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from onnx import AttributeProto, ModelProto, checker, defs
@@ -34,12 +34,15 @@ def requirements_of(
     other_bytes = 0
     for block in _with_inner(main):
         frame = inference.frames.get(id(block))
+        elements = _Elements(frame)
         for node in block.nodes:
+            named: tuple[tuple[str, int], ...] = ()
             if attributes := node.proto.attribute:
                 other_bytes += sum(map(_bytes_of, attributes))
-            named = tuple([(each.name, each.type) for each in attributes])
-            form = (node.op, _elements(frame, node.inputs), _elements(frame, node.outputs), named)
-            forms.setdefault(form, node)
+                named = tuple([(each.name, each.type) for each in attributes])
+            inputs = tuple([elements[name] for name in node.inputs])
+            outputs = tuple([elements[name] for name in node.outputs])
+            forms.setdefault((node.op, inputs, outputs, named), node)
         if id(block) not in run:
             other_bytes += sum(_bytes(each.dims, each.element) for each in block.constants.values())
         violations += _false_types(block, frame)
@@ -79,13 +82,17 @@ def _bytes(dims: Iterable[int], element: int) -> int:
     return (math.prod(dims) * dtype_of(element).bits + 7) // 8
 
 
-def _elements(frame: Frame | None, names: Sequence[str]) -> tuple[int, ...]:
-    """The element types of values; 0 for sequences and for types that are not known."""
-    if frame is None:
-        return (0,) * len(names)
-    known = frame.types
-    types = [known.get(name) or (frame.type(name) if name else _UNKNOWN) for name in names]
-    return tuple([each.element if each.is_tensor else 0 for each in types])
+class _Elements(dict[str, int]):
+    """The element types of values by name; 0 for sequences and for types that are not known."""
+
+    def __init__(self, frame: Frame | None) -> None:
+        super().__init__()
+        self._frame = frame
+
+    def __missing__(self, name: str) -> int:
+        known = self._frame.type(name) if self._frame is not None and name else _UNKNOWN
+        element = self[name] = known.element if known.is_tensor else 0
+        return element
 
 
 def _use(form: _Form, opsets: Mapping[str, int]) -> OperatorUse:
