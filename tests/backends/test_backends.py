@@ -127,6 +127,20 @@ def test_a_backend_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch:
         targets.target("tinychip")
 
 
+@pytest.mark.parametrize(
+    ("key", "backend"),
+    [('micro = "esp-nn"', "tflm"), ('micro = "ethos-u"', "vela"), ("cores = 1", "micro_unknown")],
+)
+def test_a_file_of_before_is_read_with_the_backend_that_its_keys_imply(
+    key: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.toml").write_text(RUNTIME.replace('backend = "tiny"', key))
+    monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
+    targets.clear_cache()
+    module = type(backend_of(targets.target("tinychip"))).__module__
+    assert module.split(".")[2] == backend
+
+
 def test_a_package_adds_a_runtime_by_one_module_and_one_data_file(tmp_path: Path) -> None:
     """The verdict, the report and the rewriting of the installed command ask it, and name it nowhere."""
     site, model = tmp_path / "site", tmp_path / "net.tflite"

@@ -208,9 +208,21 @@ def runtime(table: Table) -> Runtime:
     )
 
 
+def _implied_backend(table: Table) -> str:
+    if "micro" in table.values:
+        return "vela" if table.values["micro"] == "ethos-u" else "tflm"
+    if "gpu_process" in table.values:
+        return "torch"
+    name = table.text("name")
+    return name if name in own_backends() else ""
+
+
 def _backend(table: Table) -> str:
-    """The name of a backend of sizeup or of an installed package; empty without one."""
-    name = table.text("backend", "")
+    """The name of a backend of sizeup or of an installed package; empty without one.
+
+    A table without it is one of before: its other keys, or a name that is that of a backend, decide.
+    """
+    name = table.text("backend", _implied_backend(table))
     if name and not is_backend(name):
         own = ", ".join(own_backends())
         raise table.error(f"backend {quoted(name)} is not installed; those of sizeup: {own}")
